@@ -3,8 +3,8 @@
 Invariant: a folder whose lock is held belongs to a process that lives; no other start removes it.
 
 Unix sockets lie in a folder of the JVM too. Linux takes only short paths for them, and Spark only folders
-of up to 60 bytes: where the JVM's is longer, they lie in one below the system's folder for temporary files,
-which a link here names.
+of up to 60 bytes: where the JVM's is longer, they lie in one below the system's folder for temporary files.
+Its name says whose it is: a copy of the JVM's folder has another inode, and takes nothing of the first along.
 """
 
 import fcntl
@@ -19,7 +19,6 @@ from typing import Final
 PREFIX: Final = "jvm-"
 LEFTOVERS_MAX: Final = 1_000
 SOCKETS_PATH_BYTES_MAX: Final = 60
-_SOCKETS: Final = "sockets"
 _TEMPORARY: Final = "lethe-spark-"
 
 
@@ -64,12 +63,20 @@ def _make_sockets(path: Path) -> Path | None:
     """A folder that is ours alone, as `path` is."""
     if _is_short(path):
         return path
+    sockets = _sockets_of(path)
+    if not _is_short(sockets):
+        return None
     try:
-        sockets = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+        sockets.mkdir(mode=0o700)
     except OSError:  # a machine need not let us write there
         return None
-    (path / _SOCKETS).symlink_to(sockets)
-    return sockets if _is_short(sockets) else None
+    return sockets
+
+
+def _sockets_of(path: Path) -> Path:
+    """Where those of a JVM lie whose folder has a long path; it can be found again by the next start."""
+    name = f"{_TEMPORARY}{path.stat().st_ino:x}-{path.name.removeprefix(PREFIX)}"
+    return Path(tempfile.gettempdir()).resolve() / name
 
 
 def _is_short(path: Path) -> bool:
@@ -78,8 +85,8 @@ def _is_short(path: Path) -> bool:
 
 def _remove_sockets(path: Path) -> None:
     with suppress(OSError):
-        sockets = Path(os.readlink(path / _SOCKETS))
-        if sockets.name.startswith(_TEMPORARY):
+        sockets = _sockets_of(path)
+        if sockets.lstat().st_uid == os.geteuid():
             shutil.rmtree(sockets, ignore_errors=True)
 
 

@@ -104,7 +104,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task], deliver: Deliver) -> N
     try:
         mapped: Any = _empty(context, len(tasks)).mapPartitionsWithIndex(_Mapped(tasks, reports))
         # There are no rows to collect. An action that waits by itself reads the bytecode of Spark's largest
-        # classes each time, to clean its closure: half of what a small job costs.
+        # classes each time, to clean its closure: a third of what a small job takes.
         mapped._jrdd.countAsync().get()
     finally:
         # pyspark keeps every accumulator of the process for ever.

@@ -1,6 +1,7 @@
 """The session itself: what travels to executors, what the configuration says, signals, a JVM that hangs."""
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -124,12 +125,12 @@ def test_sockets_below_the_temporary_folder_go_with_the_folder_of_their_jvm(
     assert not scratch.sockets.exists()
 
 
-@pytest.mark.parametrize("name", ["absent", "long-" * 20])
+@pytest.mark.parametrize("kind", ["absent", "long"])
 def test_a_long_folder_where_no_short_one_can_be_made_has_no_sockets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    temporary = tmp_path / f"temporary-{name}"
-    if name != "absent":
+    temporary = Path("/absent") if kind == "absent" else tmp_path / ("temporary-" * 6)
+    if kind == "long":
         temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     scratch = make_scratch(tmp_path / ("long-" * 20) / "spark")
@@ -138,17 +139,21 @@ def test_a_long_folder_where_no_short_one_can_be_made_has_no_sockets(
         SparkOptions(), directory=scratch.path, packages=(), sockets=scratch.sockets
     )
     scratch.remove()
-    assert name == "absent" or list(temporary.iterdir()) == []
+    assert kind == "absent" or list(temporary.iterdir()) == []
 
 
-def test_a_leftover_that_links_to_a_folder_of_somebody_else_does_not_take_it_along(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    scratch = make_scratch(tmp_path / "spark")
-    (scratch.path / "sockets").unlink(missing_ok=True)
-    (scratch.path / "sockets").symlink_to(kept)
-    scratch.remove()
-    assert kept.is_dir()
+def test_a_copy_of_the_folder_of_a_living_jvm_does_not_take_its_sockets_along(tmp_path: Path) -> None:
+    """Somebody starts a service on a copy of the data directory, while the first one works."""
+    living = make_scratch(tmp_path / ("long-" * 20))
+    assert living.sockets is not None
+    shutil.copytree(living.parent, tmp_path / ("copy-" * 20), symlinks=True)
+    second = make_scratch(tmp_path / ("copy-" * 20))
+    assert [path.name for path in second.parent.iterdir()] == [second.path.name]
+    assert living.sockets.is_dir()
+    for scratch in (second, living):
+        scratch.remove()
+        assert scratch.sockets is not None
+        assert not scratch.sockets.exists()
 
 
 def test_jvm_and_workers_speak_by_unix_sockets_in_a_folder_of_ours_alone(pool: SparkPool) -> None:

@@ -75,9 +75,9 @@ class SparkSettings(Model):
     min_rows: Annotated[int, Field(ge=0)] = 100_000
     """AUTO takes Spark from so many rows on; counts where it is named, else AUTO goes by measurement."""
     erase_min_bytes: Annotated[int, Field(ge=0)] = 4 * 1024**3
-    """AUTO takes Spark for an erasure from a log of so many bytes on."""
+    """AUTO takes Spark for an erasure from a log of so many bytes on; counts where it is named."""
     window_min_changes: Annotated[int, Field(ge=0)] = 200_000
-    """A session's window of so many changes on is read by Spark, where it may be."""
+    """A session's window of so many changes on is read by Spark; counts where it is named."""
     task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
     """How much work is sent as one task."""
     units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128

@@ -257,13 +257,19 @@ ENTRIES: Final = (
     Setting(
         "LETHE_SPARK__ERASE_MIN_BYTES",
         "4294967296",
-        "AUTO takes Spark for an erasure from a log of so many bytes on; if it is set, on a cold pool too.",
+        (
+            "AUTO takes Spark for an erasure from a log of so many bytes on, on a cold pool too. Only where "
+            "it is set; else erasures stay inline."
+        ),
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(
         "LETHE_SPARK__WINDOW_MIN_CHANGES",
         "200000",
-        "A window of a replication session of so many changes on is read by Spark; as above, if it is set.",
+        (
+            "AUTO reads the window of a replication session by Spark from so many changes on. Only where it "
+            "is set; else by measurement, which `lethe spark-pool status` shows."
+        ),
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(

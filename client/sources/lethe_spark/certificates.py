@@ -20,6 +20,7 @@ from lethe_client.certificates import (
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lethe_spark.options import Options
+from lethe_spark.parts import in_parts
 from spark.worker import keep_modules
 
 VIEWS: Final = {
@@ -36,6 +37,7 @@ VIEWS: Final = {
 }
 OPTIONS: Final = ("path", "view", "trusted")
 FILES_MAX: Final = 100_000
+PART_BYTES: Final = 16 * 2**20
 _SAID: Final = 11
 """How many columns of a certificate's row are what the certificate says."""
 
@@ -79,14 +81,14 @@ class CertificateSource(DataSource):
 
 
 @dataclass(frozen=True)
-class CertificatePart(InputPartition):
-    """One certificate's file."""
+class CertificatesPart(InputPartition):
+    """Some certificates' files, in their order."""
 
-    path: Path
+    paths: tuple[Path, ...]
 
 
 class CertificateReader(DataSourceReader):
-    """Reads and checks one certificate a partition."""
+    """Reads and checks the certificates of a partition, one after the other."""
 
     def __init__(self, asked: _Asked) -> None:
         self._asked = asked
@@ -99,14 +101,18 @@ class CertificateReader(DataSourceReader):
             raise Options("lethe_certificates", {}).refuse(
                 f"{path} has {len(found)} files *.json; give a folder with 1 to {FILES_MAX}"
             )
-        return [CertificatePart(each) for each in found]
+        return [CertificatesPart(part) for part in in_parts(found, _size, bytes_most=PART_BYTES)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """The rows of one certificate. Raises: CertificateInvalid: `view=files`, and it does not hold."""
-        if not isinstance(partition, CertificatePart):
+        """The rows of some certificates. Raises: CertificateInvalid: `view=files`, and one does not hold."""
+        if not isinstance(partition, CertificatesPart):
             return
         keep_modules()
-        path, file = partition.path, str(partition.path)
+        for path in partition.paths:
+            yield from self._read(path)
+
+    def _read(self, path: Path) -> Iterator[tuple[Any, ...]]:
+        file = str(path)
         try:
             found = _verified(path, self._asked.trusted)
             if self._asked.view == "files":
@@ -117,6 +123,13 @@ class CertificateReader(DataSourceReader):
             if self._asked.view == "files":
                 raise CertificateInvalid(f"{file}: {error}") from error
             yield (file, False, str(error), None, None, *[None] * (_SAID + 1))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # whoever reads it says so
+        return 0
 
 
 def _verified(path: Path, trusted: frozenset[str]) -> VerifiedCertificate:

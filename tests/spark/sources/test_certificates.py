@@ -68,6 +68,24 @@ def rows_of(path: Path, **options: str) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in found]  # type: ignore[arg-type]
 
 
+def test_small_certificates_are_read_together_and_one_that_is_gone_spoils_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write(tmp_path, number, certificate(number)) for number in range(3)]
+    reader = CertificateSource({"path": str(tmp_path)}).reader(None)
+    [together] = reader.partitions()
+    rows = list(reader.read(together))
+    monkeypatch.setattr("lethe_spark.certificates.PART_BYTES", 1)
+    single = reader.partitions()
+    assert len(single) == 3
+    assert [row for part in single for row in reader.read(part)] == rows
+    paths[1].unlink()
+    found = list(reader.read(together))
+    assert [row[:2] for row in found] == [(str(path), path != paths[1]) for path in paths]
+    assert "cannot be read" in str(found[1][2])
+    assert [found[0], found[2]] == [rows[0], rows[2]]
+
+
 def test_a_certificate_is_a_row_and_its_files_are_rows(reading: Reading, tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path, number, certificate(number))

@@ -47,11 +47,12 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         (
             "Why inline: by measurement Spark does this kind of work no faster here, whatever its size. On "
-            "one machine threads use the same cores."
+            "one machine threads use the same cores, and one process plans an erasure faster."
         ),
         (
             "Nothing to do. `--engine SPARK` asks for Spark all the same; `lethe spark-pool calibrate` "
-            "measures anew, and LETHE_SPARK__MIN_ROWS names a threshold."
+            "measures purges anew. LETHE_SPARK__MIN_ROWS names a threshold of purges and extinctions, "
+            "LETHE_SPARK__ERASE_MIN_BYTES one of erasures."
         ),
         Passes.FINE,
     ),
