@@ -40,7 +40,7 @@ from benchmarks.replication_bare import (
     make_layout,
     prepare,
     records,
-    tell_vectors,
+    tell_origins,
 )
 from spark.targets.connection import Target
 from tests.http.service_process import ServiceProcess
@@ -243,7 +243,7 @@ def _supplier(bench: Bench, dialect: str, batches: list[pa.RecordBatch]) -> tupl
     make_layout(target, rid=SUPPLIER_RID)
     prepared = prepare(dialect, batches)
     seconds = fill_bare(target, prepared)
-    tell_vectors(target, batches)
+    tell_origins(target, batches)
     return target, seconds
 
 

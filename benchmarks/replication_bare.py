@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.proofs.chain import chain_of, seed_of
+from spark.replication.proofs.identity import head_message
 from spark.replication.records import RecordKind, entry_schema, record_schema
 from spark.replication.replica.replica import create_file, ensure_layout
 from spark.replication.replica.upsert import entries_of, rids_of
@@ -20,6 +23,7 @@ from spark.targets.dialects.postgresql_copy import encode_rows
 from spark.targets.target import SessionLimits
 
 RIDS = (1, 3, 4)
+"""Of the supplier, and of two whose changes it has from them, with their signatures."""
 GENERATION = Csn.of(1_790_000_000, 0, 1)
 PREFIX = "replica_"
 DATABASE = b"orders"
@@ -29,7 +33,7 @@ BATCH_ROWS = 10_000
 CHANGES_A_SECOND = 5_000
 BEGUN_S = 1_790_000_000
 LIMITS = SessionLimits(statement_timeout_ms=600_000)
-CHANGELOG = ("rid", "csn", "prev", "kind", "database", "key", "payload", "logged_at_s")
+CHANGELOG = ("rid", "csn", "prev", "kind", "database", "key", "payload", "logged_at_s", "chain")
 ENTRIES = ("database", "key", "value", "csn", "is_tombstone")
 
 
@@ -70,17 +74,28 @@ class Prepared:
 
 def prepare(dialect: str, batches: list[pa.RecordBatch]) -> Prepared:
     """Bring the rows of both tables into their driver's form."""
-    changes = [_logged(batch) for batch in batches]
+    changes = _logged(batches)
     entries = [entries_of(batch) for batch in batches]
     assert all(each.schema.equals(entry_schema()) for each in entries)
     form: Callable[[list[pa.RecordBatch]], Any] = _copied if dialect == "postgresql" else _tuples
     return Prepared(form(changes), form(entries))
 
 
-def _logged(batch: pa.RecordBatch) -> pa.RecordBatch:
-    logged = pa.repeat(pa.scalar(BEGUN_S, pa.int64()), batch.num_rows)
-    columns = [rids_of(batch.column("csn")), *batch.columns, logged]
-    return pa.RecordBatch.from_arrays(columns, names=list(CHANGELOG))
+def _logged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    found = []
+    for batch, chain in zip(batches, _chains(batches), strict=True):
+        logged = pa.repeat(pa.scalar(BEGUN_S, pa.int64()), batch.num_rows)
+        columns = [rids_of(batch.column("csn")), *batch.columns, logged, chain]
+        found.append(pa.RecordBatch.from_arrays(columns, names=list(CHANGELOG)))
+    return found
+
+
+def _chains(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+    """The value of the chain behind each record."""
+    heads: dict[int, bytes | None] = {rid: seed_of(rid) for rid in RIDS}
+    for batch in batches:
+        chain, heads = chain_of(batch, heads)
+        yield chain
 
 
 def _copied(batches: list[pa.RecordBatch]) -> list[bytes]:
@@ -121,20 +136,43 @@ def _bulk(conn: Connection, table: str, columns: tuple[str, ...], rows: Any) -> 
     conn.execute_rows(f"insert into {table} ({names}) values ({marks})", rows)
 
 
-def tell_vectors(target: Target, batches: list[pa.RecordBatch]) -> None:
-    """The RUV that belongs to rows which came by the bare way: the replica can be a supplier then."""
+def tell_origins(target: Target, batches: list[pa.RecordBatch]) -> None:
+    """The RUV that belongs to rows which came by the bare way, and what the other two have signed of theirs.
+
+    They have signed at the end of each batch, as a session does: the replica can be a supplier then.
+    """
     first: dict[int, str] = {}
-    last: dict[int, str] = {}
-    for batch in batches:
-        for text in batch.column("csn").to_pylist():
-            rid = Csn(text).rid
-            first.setdefault(rid, text)
-            last[rid] = text
+    heads: list[dict[int, tuple[str, bytes]]] = []
+    for batch, chain in zip(batches, _chains(batches), strict=True):
+        last = {}
+        for csn, value in zip(batch.column("csn").to_pylist(), chain.to_pylist(), strict=True):
+            first.setdefault(Csn(csn).rid, csn)
+            last[Csn(csn).rid] = (csn, value)
+        heads.append(last)
+    greatest = {rid: csn for last in heads for rid, (csn, _) in last.items()}
     with connect(target, application_name="lethe:bench", limits=LIMITS) as conn, conn.transaction():
+        tables = tables_of(conn)
         conn.execute_many(
-            f"insert into {tables_of(conn).ruv} (rid, min_csn, max_csn) values (:rid, :first, :last)",
-            [{"rid": rid, "first": first[rid], "last": last[rid]} for rid in last],
+            f"insert into {tables.ruv} (rid, min_csn, max_csn) values (:rid, :first, :last)",
+            [{"rid": rid, "first": first[rid], "last": greatest[rid]} for rid in greatest],
         )
+        for rid in sorted(greatest.keys() - {RIDS[0]}):
+            _sign(conn, tables, rid, [last[rid] for last in heads if rid in last])
+
+
+def _sign(conn: Connection, tables: ReplicaTables, rid: int, heads: list[tuple[str, bytes]]) -> None:
+    key = Ed25519PrivateKey.generate()
+    conn.execute(
+        f"insert into {tables.known_keys} (rid, public_key) values (:rid, :key)",
+        {"rid": rid, "key": key.public_key().public_bytes_raw()},
+    )
+    conn.execute_many(
+        f"insert into {tables.signed_heads} (rid, csn, signature) values (:rid, :csn, :signature)",
+        [
+            {"rid": rid, "csn": csn, "signature": key.sign(head_message(rid, csn, chain))}
+            for csn, chain in heads
+        ],
+    )
 
 
 def contents(target: Target) -> tuple[tuple[Any, ...], ...]:

@@ -25,7 +25,7 @@ from app.purge.task import run_purge
 from app.settings import Settings
 from benchmarks.extinction import DATABASE, fill
 from benchmarks.purge_lethe import claimed, closing_database, store_at
-from benchmarks.replication_bare import LIMITS, fill_bare, make_layout, prepare, records, tell_vectors
+from benchmarks.replication_bare import LIMITS, fill_bare, make_layout, prepare, records, tell_origins
 from benchmarks.spark_engines import Crew, ProcessSpread
 from lethe_samples.je_writer.sample import write_sample
 from spark.erase.calls.calls import PlanAnswer, PlanCall
@@ -220,7 +220,7 @@ class ReplicationWindow:
         batches = list(records(size.changes))
         make_layout(self._target, rid=1)
         fill_bare(self._target, prepare("sqlite", batches))
-        tell_vectors(self._target, batches)
+        tell_origins(self._target, batches)
 
     def ready(self) -> None:
         """Reading changes nothing."""

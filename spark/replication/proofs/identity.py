@@ -40,13 +40,18 @@ def public_key_of(conn: Connection, tables: ReplicaTables) -> bytes:
 def sign_head(conn: Connection, tables: ReplicaTables, rid: int, csn: str, chain: bytes) -> bytes:
     """Sign that the own history has this value at this CSN."""
     [(key,)] = conn.execute(f"select private_key from {tables.identity}")
-    return Ed25519PrivateKey.from_private_bytes(bytes(key)).sign(_message(rid, csn, chain))
+    return Ed25519PrivateKey.from_private_bytes(bytes(key)).sign(head_message(rid, csn, chain))
+
+
+def head_message(rid: int, csn: str, chain: bytes) -> bytes:
+    """What a replica signs of its own history."""
+    return _SIGNED + rid.to_bytes(4, "big") + csn.encode() + chain
 
 
 def is_signed(key: bytes, rid: int, csn: str, chain: bytes, signature: bytes) -> bool:
     """Whether whoever has the key has signed it."""
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, _message(rid, csn, chain))
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, head_message(rid, csn, chain))
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -88,7 +93,3 @@ def learn_key(conn: Connection, tables: ReplicaTables, rid: int, key: bytes) -> 
         f"insert into {tables.known_keys} (rid, public_key) values (:rid, :key) on conflict (rid) do nothing",
         {"rid": rid, "key": key},
     )
-
-
-def _message(rid: int, csn: str, chain: bytes) -> bytes:
-    return _SIGNED + rid.to_bytes(4, "big") + csn.encode() + chain
