@@ -110,6 +110,13 @@ RUNS: Final = (
     Run("api-bare", "GET job, processor time", "a bare FastAPI handler", "benchmarks.api_bare"),
     Run("mixed", "Mixed load, one process", "the same service when it is idle", "benchmarks.mixed"),
     Run(
+        "mixed-postgresql",
+        "Mixed load, one process on PostgreSQL",
+        "the same service when it is idle",
+        "benchmarks.mixed",
+        ("--metadata", "postgresql"),
+    ),
+    Run(
         "mixed-two",
         "Mixed load, two API processes on PostgreSQL",
         "the same service when it is idle",

@@ -80,6 +80,7 @@ class Job(JobBase, table=True):
         Index("ix_jobs_claim_identity", "claim_identity", "claim_resource"),
         Index("ix_jobs_kind_state", "kind", "state", "store"),
         Index("ix_jobs_kind_id", "kind", "id"),
+        Index("ix_jobs_state_id", "state", "id"),
         Index("ix_jobs_created_at", "created_at", "id"),
         Index("ix_jobs_waiting", "waiting_cause", "waiting_since"),
         Index(

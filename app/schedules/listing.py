@@ -6,6 +6,7 @@ they are only read. What is removed between the look for ids and that for its ro
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final, cast
 
 from sqlalchemy import literal, or_, union_all
@@ -46,7 +47,7 @@ def list_schedules(
     """All that recurs and the caller may see, by id from the last on: ticks, schedules, agreements."""
     visible = caller.visible_stores()
     filters = {"list": "schedules", "store": store, "visible": visible, "token": visible and caller.token_id}
-    found = union_all(*_sources(caller, store)).subquery()
+    found = _every() if store is None and visible is None else _of(caller, store)
     page: Page[str] = read_page(
         db,
         cast(Any, select(found.c.id, literal(1))),  # two columns: rows, not values
@@ -73,10 +74,20 @@ def _fetch(db: Session, ids: Sequence[str]) -> Sequence[object]:
     return [*schedules, *jobs]
 
 
-def _sources(caller: Caller, store: str | None) -> Sequence[Any]:
+@cache
+def _every() -> Any:
+    """The ids of all that recurs: what most ask for, made once."""
+    return union_all(*_sources(None, None, None)).subquery()
+
+
+def _of(caller: Caller, store: str | None) -> Any:
+    """The ids of what recurs on a store, or on those that the caller sees."""
+    return union_all(*_sources(caller.visible_stores(), caller.token_id, store)).subquery()
+
+
+def _sources(visible: Sequence[str] | None, token_id: str | None, store: str | None) -> Sequence[Any]:
     def of_stores(column: Any, *, own: ColumnElement[bool] | None = None) -> list[ColumnElement[bool]]:
         wanted: list[ColumnElement[bool]] = [] if store is None else [column == store]
-        visible = caller.visible_stores()
         if visible is not None:
             seen = column.in_(visible)
             wanted.append(seen if own is None else or_(seen, own))
@@ -85,7 +96,7 @@ def _sources(caller: Caller, store: str | None) -> Sequence[Any]:
     def tick_id(store_column: Any, kind: Any) -> Any:
         return (literal(TICK + SEPARATOR) + store_column + SEPARATOR + kind).label("id")
 
-    is_own = (col(Schedule.store).is_(None)) & (col(Schedule.token_id) == caller.token_id)
+    is_own = (col(Schedule.store).is_(None)) & (col(Schedule.token_id) == token_id)
     return (
         select(col(Schedule.id).label("id")).where(*of_stores(col(Schedule.store), own=is_own)),
         select(tick_id(col(SweepTick.store), col(SweepTick.kind))).where(*of_stores(col(SweepTick.store))),

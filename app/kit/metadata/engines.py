@@ -169,7 +169,7 @@ class Glance:
         if self._connection is None:
             self._connection = self._connect()
         found = self._connection.execute(prepared.text, [parameters[name] for name in prepared.names])
-        return prepared.read(found.fetchall(), found.description)
+        return prepared.read(found.fetchall(), lambda: found.description)
 
     def _connect(self) -> sqlite3.Connection:
         options = {**self._options, "check_same_thread": False, "timeout": 0.0, "isolation_level": None}
@@ -202,14 +202,14 @@ class Prepared:
         self._make: Callable[[Sequence[Any]], Any] = shape._make
         self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None
 
-    def read(self, rows: Iterable[Sequence[Any]], description: Sequence[Sequence[Any]]) -> Rows:
+    def read(self, rows: Iterable[Sequence[Any]], describe: Callable[[], Sequence[Sequence[Any]]]) -> Rows:
         """Rows as SQLAlchemy would give them.
 
         Args:
-            description: of the driver's cursor.
+            describe: the description of the driver's cursor; psycopg makes it anew each time.
         """
         if self._readers is None:
-            self._readers = list(self._find_readers([column[1] for column in description]))
+            self._readers = list(self._find_readers([column[1] for column in describe()]))
         return [self._row(values, self._readers) for values in rows]
 
     def _find_readers(self, types: Sequence[Any]) -> Iterator[tuple[int, Callable[[Any], Any]]]:

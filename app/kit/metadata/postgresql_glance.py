@@ -89,15 +89,13 @@ class _Connections:
             try:
                 cursor = await connection.execute(prepared.text, parameters)
                 found = await cursor.fetchall()
-                described = cursor.description
                 is_answered = True
             finally:
                 if is_answered:
                     self._idle.append(connection)
                 else:
                     _end(connection)
-        assert described is not None, "a statement that reads has columns"
-        return prepared.read(found, described)
+        return prepared.read(found, lambda: cursor.description or ())
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(**self._words, autocommit=True)
