@@ -2,8 +2,9 @@
 
 75 % ask for a job, 17 % for lists, 8 % change a store, by a fixed schedule. There are 1,000 stores, 10,000
 queued jobs that no runner here may have, 1,000 schedules, and purges at work. The metadata is SQLite, as
-that of a new service, or PostgreSQL; it, the service and the clients share this machine. Told are the latencies, and the processor time of the service without any request,
-with few and with all of the jobs and schedules: what its loops cost.
+that of a new service, or PostgreSQL; it, the service and the clients share this machine. Told are the
+latencies, and the processor time of the service without any request, with few and with all of the jobs and
+schedules: what its loops cost.
 Exit status 1: an answer of 5xx, the p99 of reads more than 5 times that of the idle service, or the time of
 the loops more than doubled by a hundred times the jobs.
 
