@@ -6,8 +6,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 args ?=
 # Tests run side by side: a file is one worker's, servers and folders are each worker's own. More than half of their
-# time they wait (leases, kills, timeouts): three keep two cores at work.
-workers ?= 3
+# time they wait (leases, kills, timeouts): four keep two cores at work.
+workers ?= 4
 # Byte code is kept, whatever this machine is told: compiling all anew makes the start of a process twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
