@@ -34,6 +34,7 @@ from app.kit.metadata.engines import (
     sqlite_engine,
 )
 from app.kit.metadata.fifo_lock import FifoLock
+from spark.targets.target import silent_max_s
 
 if TYPE_CHECKING:
     from app.kit.metadata.postgresql_glance import PostgresqlGlance
@@ -138,7 +139,9 @@ class Database:
         self.engine = (
             sqlite_engine(self.url, **options)
             if self.is_sqlite
-            else postgresql_engine(self.url, words, **options)
+            else postgresql_engine(
+                self.url, words, silent_max_s=silent_max_s(statement_timeout_ms), **options
+            )
         )
         self._reading = self.engine.execution_options(**READ_ONLY)
         self._glance = Glance(self.url) if self.is_sqlite and self.url.database else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from app.db import Database
+from app.kit.metadata.engines import wait_without_end
 from migrations.revisions import current_revision, head_revision, is_known
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _patient(connection: sa.Connection) -> Iterator[None]:
 
 def await_turn(connection: sa.Connection) -> None:
     """Let the transaction of a connection to PostgreSQL migrate alone, and take the time that it needs."""
+    wait_without_end(connection)
     for statement in _ALONE:
         connection.exec_driver_sql(statement)
 

@@ -12,6 +12,7 @@ from app.keeping.backup import places_of, sqlite_file
 from app.keeping.errors import NotKept, translated
 from app.keeping.folder import INVALID_ADVICE, opened, read_manifest, verified
 from app.keeping.models import DATABASE, INSTANCE, SIGNING_KEY, TOKEN, CheckRead, Manifest
+from app.kit.metadata.engines import wait_without_end
 from app.settings import Settings
 from app.starting import open_metadata
 from app.tables import metadata
@@ -130,6 +131,7 @@ def _look_at_server(database: Database, said: CheckRead) -> None:
         if postgresql_copy.VERSIONS not in names:
             return
         said.revision = postgresql_copy.revision_of(connection)
+        wait_without_end(connection)
         connection.exec_driver_sql("set local statement_timeout = 0")
         for name in names:  # reads each row: a page that cannot be read is an error here
             count = sa.select(sa.func.count()).select_from(sa.table(name))

@@ -22,6 +22,7 @@ from app.db import Database
 from app.keeping.errors import NotKept, misconfigured
 from app.keeping.folder import created, measured, verified
 from app.keeping.models import TABLE_PREFIX, TABLE_SUFFIX, Kept, Manifest
+from app.kit.metadata.engines import wait_without_end
 from migrations.upgrade import ADVISORY_KEY, TURN_MAX, await_turn, upgrade_within
 
 VERSIONS = "alembic_version"
@@ -38,6 +39,7 @@ def _frozen(database: Database) -> Iterator[sa.Connection]:
     with database.engine.connect() as guard:
         guard = guard.execution_options(isolation_level="AUTOCOMMIT")
         key = {"key": ADVISORY_KEY}
+        wait_without_end(guard)
         guard.exec_driver_sql(f"set lock_timeout = '{TURN_MAX}'")
         guard.exec_driver_sql("set statement_timeout = 0")
         guard.execute(sa.text("select pg_advisory_lock_shared(:key)"), key)
@@ -46,6 +48,7 @@ def _frozen(database: Database) -> Iterator[sa.Connection]:
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
             with engine.connect() as connection:
+                wait_without_end(connection)
                 for statement in UNLIMITED:
                     connection.exec_driver_sql(statement)
                 yield connection

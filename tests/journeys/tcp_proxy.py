@@ -123,3 +123,25 @@ class CuttableProxy(TcpProxy):
             super()._carry(client, server)
         finally:
             self._sides -= both
+
+
+class Silencing(TcpProxy):
+    """A server whose kernel lives and acknowledges, and that says nothing more once it is silenced."""
+
+    def __init__(self, server_port: int) -> None:
+        self.after_bytes: int | None = None
+        super().__init__(server_port)
+
+    def _server_said(self, client: socket.socket, data: bytes, asked: bytes) -> bool:
+        if self.after_bytes is None:
+            return super()._server_said(client, data, asked)
+        said, self.after_bytes = data[: self.after_bytes], max(0, self.after_bytes - len(data))
+        return super()._server_said(client, said, asked)
+
+    def fall_silent(self, *, after_bytes: int = 0) -> None:
+        """Say so much more, and then nothing."""
+        self.after_bytes = after_bytes
+
+    def speak(self) -> None:
+        """Say again what new connections are told; what was kept back is lost."""
+        self.after_bytes = None

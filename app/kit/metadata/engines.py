@@ -57,17 +57,27 @@ def sqlite_engine(url: URL, **options: Any) -> Engine:
     return engine
 
 
-def postgresql_engine(url: URL, words: Mapping[str, Any], **options: Any) -> Engine:
+def postgresql_engine(url: URL, words: Mapping[str, Any], *, silent_max_s: float, **options: Any) -> Engine:
     """Of a server, by psycopg: every wait has an end, and a commit that was answered is durable.
 
     What only reads has no transaction: a statement is one message to the server and one answer.
 
     Args:
         words: of a connection, as `postgresql_words` has them.
+        silent_max_s: how long the server may say nothing while it is waited for. Its own limits end what it
+            works on; nothing else ends a wait for one that hangs.
         options: of the pool.
     """
+    from spark.targets.dialects.impatient import Impatient  # psycopg is loaded where there is a server
+
     engine = sa.create_engine(url, connect_args=dict(words), **options)
     event.listen(engine, "connect", _require_durable_commits)
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
+        connection = Impatient.connect(*arguments, **named)
+        connection.silent_max_s = silent_max_s
+        return connection
 
     @event.listens_for(engine, "begin")
     def _begun(connection: sa.Connection) -> None:
@@ -76,8 +86,10 @@ def postgresql_engine(url: URL, words: Mapping[str, Any], **options: Any) -> Eng
             connection.exec_driver_sql("BEGIN")
 
     @event.listens_for(engine, "checkin")
-    def _given_back(_connection: Any, record: Any) -> None:
+    def _given_back(connection: Any, record: Any) -> None:
         record.info[GIVEN_BACK] = time.monotonic()
+        if connection is not None:  # None: it was given up
+            connection.silent_max_s = silent_max_s
 
     @event.listens_for(engine, "checkout")
     def _taken(connection: Any, record: Any, _proxy: Any) -> None:
@@ -91,6 +103,12 @@ def postgresql_engine(url: URL, words: Mapping[str, Any], **options: Any) -> Eng
             connection.autocommit = True
 
     return engine
+
+
+def wait_without_end(connection: sa.Connection) -> None:
+    """Let a connection wait as long as it takes, until it is given back: the server has no limits then."""
+    raw: Any = connection.connection.driver_connection
+    raw.silent_max_s = math.inf
 
 
 def postgresql_words(
@@ -112,6 +130,7 @@ def postgresql_words(
         "keepalives_idle": 15,  # one that a failover has cut off is noticed: LISTEN never sends
         "keepalives_interval": 5,
         "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,  # the same for a connection on which something was said last
         "prepare_threshold": None,
         **connecting,
     }

@@ -29,7 +29,10 @@ ENTRIES: Final = (
     Setting(
         "LETHE_METADATA_STATEMENT_TIMEOUT_MS",
         "30000",
-        "Milliseconds that one statement on the metadata may take.",
+        (
+            "Milliseconds that one statement on the metadata may take. A server that says nothing for 5 s "
+            "more is given up."
+        ),
         "Too small: large lists fail. Too large: a slow statement holds its connection.",
     ),
     Setting(

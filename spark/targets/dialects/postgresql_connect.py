@@ -4,15 +4,13 @@ libpq completes what it is not told from the environment, ~/.pgpass, ~/.postgres
 of this service would go to a server that it is not meant for. So everything is told.
 """
 
-import math
 import os
 import pwd
-import time
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import psycopg
-from psycopg.abc import PQGen
 
+from spark.targets.dialects.impatient import Impatient
 from spark.targets.errors import TargetAuthFailed, TargetUnreachable
 from spark.targets.hosts import allowed_addresses, are_loopback, check_socket
 from spark.targets.target import (
@@ -26,10 +24,7 @@ from spark.targets.target import (
     silent_max_s,
 )
 
-Result = TypeVar("Result")
 NO_FILE = "/nonexistent/lethe"
-STEP_MAX_S = 2.0
-"""For more of a time in which this process was stopped no server is blamed."""
 # Who answers these learns nothing of the password that an eavesdropper of SCRAM would not.
 SAFE_METHODS = "scram-sha-256,none"
 TELLING_METHODS = f"{SAFE_METHODS},md5,password"
@@ -62,34 +57,6 @@ _ISOLATED: dict[str, str] = {
     "target_session_attrs": "any",
     "load_balance_hosts": "disable",
 }
-
-
-class Impatient(psycopg.Connection[tuple[Any, ...]]):
-    """Ends where the server says nothing for too long while somebody waits for it.
-
-    Nothing of libpq or of TCP does: the kernel of a server that hangs, or a proxy before it, acknowledges.
-    """
-
-    silent_max_s: float = math.inf
-
-    def wait(self, gen: PQGen[Result], *args: Any, **kwargs: Any) -> Result:
-        """Drive a step of the protocol, which ends with the connection where it takes too long."""
-        return super().wait(self._heard(gen), *args, **kwargs)
-
-    def _heard(self, gen: PQGen[Result]) -> PQGen[Result]:
-        silent_s, at_s, ready = 0.0, time.monotonic(), None
-        while True:
-            try:
-                wanted = gen.send(ready)  # type: ignore[arg-type]  # None begins it
-            except StopIteration as end:
-                found: Result = end.value
-                return found
-            ready = yield wanted
-            step_s, at_s = min(time.monotonic() - at_s, STEP_MAX_S), time.monotonic()
-            silent_s = 0.0 if ready else silent_s + step_s
-            if silent_s > self.silent_max_s:
-                self.close()
-                raise psycopg.OperationalError(f"the server said nothing for {silent_s:.0f} s")
 
 
 def connected(target: Target, application_name: str, *, limits: SessionLimits) -> Impatient:

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from spark.targets import target as targets
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetStatementTimeout, TargetUnreachable
-from tests.journeys.tcp_proxy import TcpProxy
+from tests.journeys.tcp_proxy import Silencing
 
 LIMITS = SessionLimits(statement_timeout_ms=1_000, connect_timeout_s=2)
 MARGIN_S = 0.5
@@ -24,23 +24,6 @@ HELD_MAX_S = 20.0
 GIVEN_UP = {"postgresql": TargetUnreachable, "mysql": TargetStatementTimeout}
 """MySQL limits the time of SELECT alone: there our own patience is the limit of a statement."""
 MANY_ROWS = "select n, repeat('x', 1000) from generate_series(1, 100000) n"
-
-
-class Silencing(TcpProxy):
-    """A server whose kernel lives and acknowledges, and that says nothing more once it is silenced."""
-
-    def __init__(self, port: int) -> None:
-        self.after_bytes: int | None = None
-        super().__init__(port)
-
-    def _server_said(self, client: socket.socket, data: bytes, asked: bytes) -> bool:
-        if self.after_bytes is None:
-            return super()._server_said(client, data, asked)
-        said, self.after_bytes = data[: self.after_bytes], max(0, self.after_bytes - len(data))
-        return super()._server_said(client, said, asked)
-
-    def fall_silent(self, *, after_bytes: int = 0) -> None:
-        self.after_bytes = after_bytes
 
 
 @pytest.fixture(params=["postgresql", "mysql"])
