@@ -19,10 +19,12 @@ def items(
     kind: type[T],
     *,
     params: Mapping[str, Any] | None = None,
-    page_size: int = PAGE_SIZE,
+    page_size: int | None = PAGE_SIZE,
 ) -> Iterator[T]:
     """Yield every item of a list, fetching a page when it is needed.
 
+    Args:
+        page_size: None: the list is one page, and takes no words on pages.
     Raises: UnexpectedAnswer: a page token that comes back unchanged, which would go on for ever.
     """
     token = ""

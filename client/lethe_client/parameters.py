@@ -24,7 +24,7 @@ class Parameters:
         self._transport = transport
 
     def list(self, *, store: str | None = None) -> Iterator[Parameter]:
-        for parameter in pages.items(self._transport, _path(store), Parameter):
+        for parameter in pages.items(self._transport, _path(store), Parameter, page_size=None):
             yield replace(parameter, store=store)
 
     def get(self, name: str, *, store: str | None = None) -> Parameter:

@@ -19,7 +19,7 @@ class Parameters:
         self._transport = transport
 
     async def list(self, *, store: str | None = None) -> AsyncIterator[Parameter]:
-        async for parameter in pages.items(self._transport, _path(store), Parameter):
+        async for parameter in pages.items(self._transport, _path(store), Parameter, page_size=None):
             yield replace(parameter, store=store)
 
     async def get(self, name: str, *, store: str | None = None) -> Parameter:
