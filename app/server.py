@@ -92,7 +92,8 @@ def serve(settings: Settings) -> int:
             bring_to_head(database, may_migrate=settings.migrate)
             tell_unusable_secrets(database, settings)
             with database.transaction() as db:
-                ensure_admin_token(db, settings.data_dir, now=database.now(db))
+                token_file = ensure_admin_token(db, settings.data_dir, now=database.now(db))
+            logger.info("the admin token, for commands and the console, is in a file", file=str(token_file))
             sockets = bind(settings.host, settings.port)
             beside = None if nursery is None else _Beside(nursery, bind_first(settings.data_dir))
     except NO_START as error:
@@ -194,8 +195,9 @@ def _start(worker: Worker, server: Server, crew: Crew | None) -> None:
         crew.say(Word.STARTED)
     if worker.every_store_is_ahead():
         logger.error(
-            "every store is ahead of this metadata (EPOCH_AHEAD): is it an old copy? "
-            "`lethe recover STORE --offline` takes a store back"
+            "every store is ahead of this metadata (EPOCH_AHEAD): it is an old copy, or another Lethe has "
+            "worked there. Stop the other one; then each store is taken back by the command",
+            command=f"lethe recover STORE --offline --data-dir {worker.settings.data_dir}",
         )
         server.leave(EXIT_CONFIGURATION)
 

@@ -269,7 +269,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
     for each in bound:
         each.close()
     kind_of_fault = NotNow if busy else Misconfigured
-    raise kind_of_fault(f"cannot listen on {host}, port {port}: {os.strerror(faults[-1].errno or 0)}")
+    advice = "; another process listens there: choose another --port" if busy else ""
+    raise kind_of_fault(f"cannot listen on {host}, port {port}: {os.strerror(faults[-1].errno or 0)}{advice}")
 
 
 def bind_first(data_dir: Path) -> socket.socket:

@@ -109,7 +109,7 @@ class LimitExceeded(Conflict):
 
 
 class EpochAhead(Conflict):
-    """The target has seen a greater epoch than ours: this metadata is older than what it manages.
+    """The target has seen a greater epoch than ours: of another metadata, or of a newer state of this one.
 
     Args:
         fence: what was seen there, in words.
@@ -117,8 +117,8 @@ class EpochAhead(Conflict):
 
     def __init__(self, fence: str, *, ours: int) -> None:
         super().__init__(
-            f"{fence}, ours at {ours}: this metadata is older than the target;"
-            " `lethe recover STORE` raises it"
+            f"{fence}, ours at {ours}: another Lethe has worked there, or this metadata is an old copy;"
+            " stop the other one, then `lethe recover STORE` raises ours"
         )
 
 

@@ -136,7 +136,8 @@ def test_token_that_is_not_ours_is_told_with_our_epoch(
     told = f"the target's fence of {fence} is at 1000 ({FOREIGN})"
     assert [event.subject for event in aheads(purges)] == [f"stores/{store.id}"]
     assert refused.value.detail == (
-        f"{told}, ours at {ours}: this metadata is older than the target; `lethe recover STORE` raises it"
+        f"{told}, ours at {ours}: another Lethe has worked there, or this metadata is an old copy;"
+        " stop the other one, then `lethe recover STORE` raises ours"
     )
 
 
