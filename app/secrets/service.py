@@ -172,7 +172,7 @@ def permitted_secret(
     if row is None or not may_use(row, user) or (uses_by_label(row, user) and not by_label):
         raise SecretNotAllowed(
             f"{reference} is not registered for the store {user.store}; an admin does that: "
-            f"lethe secret add {_name(reference)} (or update) --store {user.store} --host HOST"
+            f"{_registering(_name(reference), user, place)}"
         )
     if place is not None and not may_connect([tuple(row.hosts)], *place):
         host, port = place
@@ -181,6 +181,17 @@ def permitted_secret(
             f"lethe secret update {row.name} --host {host}:{port}"
         )
     return row
+
+
+def _registering(name: str, user: User, place: tuple[str, int] | None) -> str:
+    """The commands that let a store use a secret; whether there is one of that name only an admin learns."""
+    host = "HOST" if place is None else f"{place[0]}:{place[1]}"
+    variable = f"env:LETHE_SECRET_{name.upper().replace('-', '_')}"
+    whose = f"--store {user.store} --host {host}"
+    return (
+        f"lethe secret add {name} --reference {variable} {whose}; where there is one of that name: "
+        f"lethe secret update {name} {whose}"
+    )
 
 
 def credential_of(
@@ -197,7 +208,7 @@ def credential_of(
     if row is None or not may_use(row, user):
         raise SecretUnavailable(
             f"{reference} is not registered for the store {user.store} (any more); an admin does that: "
-            f"lethe secret add {_name(reference)} (or update) --store {user.store} --host HOST"
+            f"{_registering(_name(reference), user, None)}"
         )
     value = read_reference(row.reference, name=row.name, settings=settings)
     renewal = Renewal(row.reference, name=row.name, settings=settings, value=value)

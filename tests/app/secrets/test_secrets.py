@@ -111,7 +111,7 @@ def test_secret_of_another_store_is_refused_and_nobody_learns_that_it_is_there(r
     for name in ("shop", "nothing"):
         with pytest.raises(SecretNotAllowed) as refused:
             registry.store("other", password=f"secret:{name}")
-        told.append(refused.value.detail.replace(name, "NAME"))
+        told.append(refused.value.detail.replace(name, "NAME").replace(name.upper(), "NAME"))
     assert told[0] == told[1]
 
 
