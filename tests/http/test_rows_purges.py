@@ -229,7 +229,8 @@ def test_progress_counts_over_all_attempts_and_ends_as_the_result_says(desk: Des
     slow = {"max_rows_in_tx": 5, "max_rows_per_s": 12}
     job_id = accepted(desk.purge(**slow))
     first = _moved(desk, job_id, beyond=20)
-    shown = first["progress"]
+    shown, total = first["progress"], first["progress"]["total"] or 0
+    assert total or desk.conn.dialect.name != "sqlite", "a server may have no statistics yet"
     for _ in range(2):
         desk.http.post(f"/v1/jobs/{job_id}:pause")
         paused = wait_for(desk.http, job_id, "PAUSED")
@@ -238,7 +239,7 @@ def test_progress_counts_over_all_attempts_and_ends_as_the_result_says(desk: Des
         assert paused["progress"]["done"] >= shown["done"]
         desk.http.post(f"/v1/jobs/{job_id}:resume")
         shown = _moved(desk, job_id, beyond=paused["progress"]["done"])["progress"]
-        assert shown["total"] >= first["progress"]["total"], "what is gone counts still"
+        assert (shown["total"] or 0) >= total, "what is gone counts still"
         assert shown["removed"] >= paused["progress"]["removed"]
     desk.http.post(f"/v1/jobs/{job_id}:pause")
     paused = wait_for(desk.http, job_id, "PAUSED")
@@ -249,7 +250,7 @@ def test_progress_counts_over_all_attempts_and_ends_as_the_result_says(desk: Des
     ended = job["progress"]
     assert ended["removed"] == job["result"]["removed"]["ticket"] == OLD_UNHELD - _left(desk)
     assert ended["done"] >= paused["progress"]["done"]
-    assert ended["total"] >= first["progress"]["total"]
+    assert (ended["total"] or 0) >= total
 
 
 def _left(desk: Desk) -> int:
