@@ -30,12 +30,12 @@ from app.sweeps.limits import MOST, check_limits, limits_in_effect, most_rows
 from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Ahead, Outlook
 from app.sweeps.silence import prove_sweep_silent
+from app.sweeps.start import TOTAL, noted_start
 from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
 
-CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
 Seen = TypeVar("Seen")
 
@@ -194,19 +194,14 @@ def _kind(purge: Purge) -> Kind:
     return KINDS[purge.params.kind]
 
 
-def _note_start(purge: Purge) -> dict[str, Any]:
-    """What was so before the first unit; the first attempt's holds for all."""
-    known = purge.context.checkpoint(CHECKPOINT_START)
-    if known is not None:
-        return known
+def _start(purge: Purge) -> dict[str, Any]:
+    """What is so before the first unit."""
     began_s = purge.context.clock.boottime_s()
-    start = {"total_rows": _total_rows(purge.inspection), **_kind(purge).start(purge)}
+    start = {TOTAL: _total_rows(purge.inspection), **_kind(purge).start(purge)}
     start["look_s"] = purge.context.clock.boottime_s() - began_s
     if purge.reviewed is not None:
         start |= purge.reviewed.noted["start"]
     start["reach"] = _reach(purge, start)
-    purge.context.check()
-    purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start
 
 
@@ -221,7 +216,7 @@ def _reach(purge: Purge, start: Mapping[str, Any]) -> dict[str, list[int]]:
 def _outlook(purge: Purge, start: Mapping[str, Any]) -> Outlook | None:
     expected = purge.context.job.rate_per_s
     if "reach" not in start:  # an earlier version has begun it
-        total = start["total_rows"]
+        total = start[TOTAL]
         return None if total is None else Outlook.of_total(total, expected=expected)
     costs = _kind(purge).costs.get(purge.conn.dialect.name, {})
     ahead = {step: Ahead(rows, going, costs.get(step, 1.0)) for step, (rows, going) in start["reach"].items()}
@@ -240,7 +235,7 @@ def _check(attempt: TablePurge) -> None:
 @contextmanager
 def _locked(attempt: TablePurge) -> Iterator[None]:
     with holding(attempt.purge, attempt.kind) as attempt.lock:
-        attempt.start = _note_start(attempt.purge)
+        attempt.start = noted_start(attempt.context, partial(_start, attempt.purge))
         yield
 
 
@@ -251,7 +246,7 @@ def _sweep(attempt: TablePurge) -> None:
         attempt.engines,
         _window_plan(attempt),
         run=attempt.kind.run_unit,
-        rows=attempt.start["total_rows"],
+        rows=attempt.start[TOTAL],
         keep=attempt.lock.keep,
     )
 

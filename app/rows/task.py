@@ -35,6 +35,7 @@ from app.sweeps.limits import MOST, check_limits, limits_in_effect, most_rows
 from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Outlook
 from app.sweeps.silence import prove_sweep_silent
+from app.sweeps.start import TOTAL, noted_start, total_at_start
 from app.sweeps.windows import CHECKPOINT_LOOP, WindowPlan
 from spark.purge.scan import PlanStopped
 from spark.rows.family import Family, TableStep
@@ -229,11 +230,17 @@ def _check_drift(purge: RowsPurge) -> None:
 
 def _sweep(purge: RowsPurge) -> None:
     assert purge.engines is not None, "a purge has engines"
-    estimates = [table.rows_estimate for table in purge.family.tables.values()]
-    total = None if None in estimates else sum(rows for rows in estimates if rows is not None)
+    total = noted_start(purge.context, partial(_start, purge))[TOTAL]
     plan = _window_plan(purge, total)
     keep = (lambda: None) if purge.brake is None else purge.brake.keep
     sweep_windows(purge, purge.engines, plan, run=run_rows, rows=total, keep=keep)
+
+
+def _start(purge: RowsPurge) -> dict[str, Any]:
+    """What is so before the first unit."""
+    estimates = [table.rows_estimate for table in purge.family.tables.values()]
+    total = None if None in estimates else sum(rows for rows in estimates if rows is not None)
+    return {TOTAL: total_at_start(purge.context, total)}
 
 
 def _window_plan(purge: RowsPurge, total: int | None) -> WindowPlan:

@@ -26,6 +26,7 @@ from app.stores.rows import Store
 from app.sweeps.allowance import Limit
 from app.sweeps.archive import end_archive, open_archive
 from app.sweeps.counts import Counts, Tally, ledger_counts, noted_counts
+from app.sweeps.settling import settle
 from spark.targets.connection import Connection
 
 
@@ -249,7 +250,9 @@ def run_sweep(kind: Sweeping[A], attempt: A) -> dict[str, Any]:
 def _result(kind: Sweeping[A], attempt: A) -> dict[str, Any]:
     done = kind.counts(attempt)
     told = kind.tell(attempt, done)
-    return {**kind.ends(attempt, done), **told}
+    result = {**kind.ends(attempt, done), **told}
+    attempt.context.write(lambda db: settle(attempt.context, db, result, {}))
+    return result
 
 
 def beside_plan(plan_id: str | None, planned: Mapping[str, int] | None, removed: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from app.jobs.engines.engine import Engine, EngineLease, borrower_of
+from app.jobs.errors import JobSignal, LeaseLost
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.sweeps.turns import Turns, what_holds
@@ -139,11 +140,21 @@ class Sweep(Generic[Unit, Result]):
         self._under_way: dict[str, tuple[Unit, int]] = {}
 
     def run(self) -> None:
-        """Run to the end.
+        """Run to the end; how far it came is shown, however it ends, as long as the job is ours.
 
         Raises: JobStopped at a safe point; TargetError when a unit failed for good or too often.
         """
         self._course.show(is_done=False, force=True)
+        try:
+            self._run_rounds()
+        except LeaseLost:
+            raise
+        except (JobSignal, TargetError):
+            self._course.show(is_done=False, force=True)
+            raise
+        self._course.show(is_done=True, force=True)
+
+    def _run_rounds(self) -> None:
         while True:
             self._context.check()
             self._keep()
@@ -152,7 +163,6 @@ class Sweep(Generic[Unit, Result]):
                 break
             self._run_round(units)
             self._course.ended()
-        self._course.show(is_done=True, force=True)
 
     def _run_round(self, units: Iterator[Unit]) -> None:
         again = deque(self._run_once((unit, 0) for unit in units))

@@ -7,6 +7,7 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import prove_silence
 from app.sweeps.archive import archive_so_far
 from app.sweeps.counts import Counts, counts_so_far
+from app.sweeps.settling import settle
 from spark.targets.connection import Connection
 
 
@@ -35,6 +36,6 @@ def prove_sweep_silent(
             "archive": archive_so_far(context, conn, is_exact=done.is_exact),
             "units": done.units,
         }
-        context.write(lambda db: context.change(db, {"result": result}))
+        context.write(lambda db: settle(context, db, result, {"result": result}))
 
     prove_silence(context, then=note)

@@ -21,6 +21,8 @@ from tests.http.shop import accepted, wait_for
 
 ROWS = 300
 OLD = 200
+OLD_UNHELD = 100
+"""Old tickets that have no note: those can go."""
 _numbers = itertools.count(1)
 
 
@@ -221,6 +223,47 @@ def test_the_speed_is_bounded_and_shown(desk: Desk) -> None:
     done = wait_for(desk.http, accepted(again))
     assert done["state"] == "SUCCEEDED"
     assert gone + done["result"]["removed"]["ticket"] == 100
+
+
+def test_progress_counts_over_all_attempts_and_ends_as_the_result_says(desk: Desk) -> None:
+    slow = {"max_rows_in_tx": 5, "max_rows_per_s": 12}
+    job_id = accepted(desk.purge(**slow))
+    first = _moved(desk, job_id, beyond=20)
+    shown, total = first["progress"], first["progress"]["total"] or 0
+    assert total or desk.conn.dialect.name != "sqlite", "a server may have no statistics yet"
+    for _ in range(2):
+        desk.http.post(f"/v1/jobs/{job_id}:pause")
+        paused = wait_for(desk.http, job_id, "PAUSED")
+        assert paused["progress"]["removed"] == OLD_UNHELD - _left(desk)
+        assert paused["progress"]["removed"] == paused["result"]["removed"]["ticket"]
+        assert paused["progress"]["done"] >= shown["done"]
+        desk.http.post(f"/v1/jobs/{job_id}:resume")
+        shown = _moved(desk, job_id, beyond=paused["progress"]["done"])["progress"]
+        assert (shown["total"] or 0) >= total, "what is gone counts still"
+        assert shown["removed"] >= paused["progress"]["removed"]
+    desk.http.post(f"/v1/jobs/{job_id}:pause")
+    paused = wait_for(desk.http, job_id, "PAUSED")
+    desk.http.post(f"/v1/jobs/{job_id}:resume")
+    desk.http.post(f"/v1/jobs/{job_id}:abort")
+    job = wait_for(desk.http, job_id)
+    assert job["state"] == "ABORTED"
+    ended = job["progress"]
+    assert ended["removed"] == job["result"]["removed"]["ticket"] == OLD_UNHELD - _left(desk)
+    assert ended["done"] >= paused["progress"]["done"]
+    assert (ended["total"] or 0) >= total
+
+
+def _left(desk: Desk) -> int:
+    return len(desk.ids()) - (ROWS - OLD_UNHELD)
+
+
+def _moved(desk: Desk, job_id: str, *, beyond: int) -> dict[str, Any]:
+    """The job once it has shown that it looked at more rows than so many."""
+    job = wait_for(desk.http, job_id, "RUNNING")
+    while not job["progress"] or job["progress"]["done"] <= beyond:
+        assert job["state"] in ("RUNNING", "QUEUED"), job
+        job = desk.http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=1"}).json()
+    return job
 
 
 @pytest.mark.parametrize(

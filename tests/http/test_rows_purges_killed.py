@@ -140,6 +140,8 @@ def test_after_every_kill_what_is_gone_is_archived_once_and_what_is_referred_to_
         result = job["result"]
         assert _archived(Path(result["archive"]["directory"])) == Counter(set(range(ROWS)) - left)
         assert result["removed"] == {"event": ROWS - len(left)}
+        assert job["progress"]["removed"] == ROWS - len(left)
+        assert job["progress"]["total"] == job["progress"]["done"] >= ROWS, "over all attempts"
     with closing(connect(target, application_name="looks")) as conn:
         orphans = conn.execute("select count(*) from reading where event not in (select id from event)")
         assert orphans == [(0,)]

@@ -53,6 +53,8 @@ class ClaimedJob:
     active_s: float
     done: int = 0
     """What an earlier attempt has shown as done: progress never goes back."""
+    removed: int = 0
+    """What it has shown as gone."""
     rate_per_s: float | None = None
     """What an earlier attempt has shown last."""
     is_quiet: bool = False
@@ -217,6 +219,7 @@ def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime)
         throttle=job.throttle_requested,
         active_s=job.active_s,
         done=int((job.progress or {}).get("done", 0)),
+        removed=int((job.progress or {}).get("removed") or 0),
         rate_per_s=(job.progress or {}).get("rate_per_s"),
         is_quiet=is_quiet,
     )

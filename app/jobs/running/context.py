@@ -275,11 +275,12 @@ class JobContext:
             return
         self._shown.show(now_s)
         active_s = now_s - self._began_at
-        if total is not None and total_is_estimate:
+        done = max(done, self.job.done)
+        if total is not None:
             total = max(total, done)
-        shown = self._progress_row(unit, max(done, self.job.done), total, total_is_estimate, left_s)
+        shown = self._progress_row(unit, done, total, total_is_estimate, left_s)
         if removed is not None:
-            shown["removed"] = removed
+            shown["removed"] = max(removed, self.job.removed)
         if spread is not None:
             shown |= {"rate_per_s": round(spread.rate_per_s, 1), "eta": instant_text(spread.ends_at)}
         values: dict[str, Any] = {"progress": shown, "active_s": self.job.active_s + active_s}
