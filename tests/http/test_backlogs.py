@@ -53,7 +53,9 @@ def test_backlog_is_what_the_last_check_saw(
     some = http.get(url, params={"node": node, "channel": channel, "since": "2000-01-01T00:00:00Z"}).json()
     assert [(each["node"], each["channel"]) for each in some["pairs"]] == [(node, channel)]
     assert [each["node"] for each in some["holders"]] == [node]
-    assert http.get(url, params={"node": "nobody"}).json()["pairs"] == []
+    unknown = problem(http.get(url, params={"node": "nobody"}), 404, "NODE_NOT_FOUND")
+    assert "node nobody is not in sym_node" in unknown["detail"]
+    assert node in unknown["detail"]
     problem(http.get(url, params={"since": "yesterday"}), 422, "INVALID_REQUEST")
     problem(http.get("/v1/stores/nobody/backlog"), 404, "STORE_NOT_FOUND")
     slony = recorded_nodes(http, catalogs, [1])[1]
@@ -90,3 +92,35 @@ def test_command_tells_a_monitor_by_its_exit_code(
     assert "|" in said.splitlines()[0]
     monkeypatch.setenv("LETHE_URL", "http://127.0.0.1:1")
     assert main(["symmetricds", "backlog", shop.id]) == 3
+
+
+def test_typo_in_a_check_is_unknown_and_names_what_is_known(
+    http: httpx.Client,
+    make_shop: MakeShop,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shop = make_shop(parameters={"store.check.period": "PT0S"})
+    monkeypatch.setenv("LETHE_URL", str(http.base_url))
+    monkeypatch.setenv("LETHE_TOKEN", http.headers["authorization"].removeprefix("Bearer "))
+    with closing(sqlite3.connect(shop.path)) as target, target:
+        target.execute(
+            "insert into sym_node (node_id, node_group_id, external_id, sync_enabled)"
+            " values ('quiet', 'g', 'q', 1)"
+        )
+        target.execute("insert into sym_channel (channel_id) values ('spare')")
+    http.post(f"/v1/stores/{shop.id}:check")
+    command = ["symmetricds", "backlog", shop.id]
+    assert main([*command, "--node", "store-17", "--channel", "sails"]) == 3
+    said = capsys.readouterr().out
+    assert "BACKLOG UNKNOWN - NODE_NOT_FOUND: node store-17 is not in sym_node" in said
+    assert "channel sails is not in sym_channel" in said
+    assert main([*command, "--channel", "sails"]) == 3
+    said = capsys.readouterr().out
+    assert "BACKLOG UNKNOWN - CHANNEL_NOT_FOUND: channel sails" in said
+    assert "spare" in said
+    assert main([*command, "--node", "quiet", "--channel", "spare"]) == 0
+    assert main([*command, "--node", "-1"]) in (0, 1)
+    assert "BACKLOG UNKNOWN" not in capsys.readouterr().out
+    for node, channel, *_ in counted(shop):
+        assert main([*command, "--node", node, "--channel", channel]) in (0, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.db import Database
+from app.handlers import STORE_HOOKS
 from app.jobs.errors import EpochAhead
 from app.jobs.running.claims import current_epoch, next_token
 from app.jobs.running.recovery import refuse_ahead
@@ -20,6 +21,8 @@ from app.purge.models import PurgeRequest
 from app.purge.recover import is_epoch_ahead, recover_store
 from app.purge.rules import fence_resource
 from app.purge.service import prepare
+from app.stores.checks.models import FindingSeverity, StoreCheck
+from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import place_of
@@ -139,6 +142,25 @@ def test_token_that_is_not_ours_is_told_with_our_epoch(
         f"{told}, ours at {ours}: another Lethe has worked there, or this metadata is an old copy;"
         " stop the other one, then `lethe recover STORE` raises ours"
     )
+
+
+def test_a_check_says_before_any_job_that_another_metadata_was_there(purges: Purges, store: Store) -> None:
+    bench = purges.bench
+
+    def check() -> StoreCheck:
+        return STORE_HOOKS.checks[StoreKind(store.kind)](
+            bench.database, store, bench.settings, bench.clock.now()
+        )
+
+    def ahead(found: StoreCheck) -> list[FindingSeverity]:
+        return [finding.severity for finding in found.findings if finding.code == "EPOCH_AHEAD"]
+
+    assert ahead(check()) == []
+    raise_to(store, "public.sym_outgoing", 1000, owner=FOREIGN)
+    found = check()
+    assert (found.ok, ahead(found)) == (False, [FindingSeverity.ERROR])
+    recover_store(bench.database, bench.settings, store, "ann")
+    assert ahead(check()) == []
 
 
 def aheads(purges: Purges) -> list[WebhookEvent]:

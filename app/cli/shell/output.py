@@ -16,6 +16,35 @@ from app.cli.shell.exits import Complaint, ExitCode
 
 # A pipe has no width: nothing must be cut or wrapped there.
 PIPE_WIDTH: Final = 1_000
+# Numbers under such names say which one, not how many: they have no groups of digits.
+ID_WORDS: Final = frozenset(
+    [
+        "batch",
+        "bound",
+        "bounds",
+        "epoch",
+        "event",
+        "floor",
+        "hi",
+        "id",
+        "inode",
+        "lo",
+        "node",
+        "origin",
+        "pid",
+        "port",
+        "rid",
+        "seq",
+        "seqno",
+        "server",
+        "sync",
+        "txid",
+        "version",
+        "vlsn",
+        "xid",
+        "xmin",
+    ]
+)
 
 
 def on_stdout() -> Console:
@@ -34,7 +63,11 @@ def _console(stream: Any) -> Console:
 
 
 def cell(value: Any) -> str:
-    """Write one value for people: grouped digits, UTC to the second, a dash for nothing."""
+    """Write one value for people: grouped digits, UTC to the second, a dash for nothing.
+
+    Numbers in a list are ids, samples and the like, as are those whose name says so: their digits stand
+    together, so that they can be copied.
+    """
     if value is None or value == "" or value == () or value == []:
         return "-"
     if isinstance(value, bool):
@@ -48,11 +81,26 @@ def cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     if isinstance(value, Mapping):
-        known = [f"{name}={cell(each)}" for name, each in value.items() if each is not None]
+        known = [f"{name}={named_cell(str(name), each)}" for name, each in value.items() if each is not None]
         return ", ".join(known) or "-"
     if isinstance(value, list | tuple):
-        return ", ".join(cell(each) for each in value)
+        return ", ".join(_id_cell(each) for each in value)
     return str(value)
+
+
+def named_cell(name: str, value: Any) -> str:
+    """Write a value under its name: `batch_id`, `oldest batch` and the like are ids, no amounts."""
+    words = name.lower().replace("_", " ").split()
+    if not words or words[-1] not in ID_WORDS:
+        return cell(value)
+    if isinstance(value, Mapping):
+        return cell({inner: _id_cell(each) for inner, each in value.items() if each is not None})
+    return _id_cell(value)
+
+
+def _id_cell(value: Any) -> str:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_whole else cell(value)
 
 
 def _clock(value: timedelta) -> str:
@@ -73,7 +121,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, terminal: boo
         )
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in body:
-        table.add_row(*(Text(cell(value)) for value in row))
+        table.add_row(*(Text(named_cell(name, value)) for name, value in zip(columns, row, strict=True)))
     return table
 
 
@@ -112,7 +160,8 @@ class Output:
 
     def facts(self, facts: Mapping[str, Any], *, title: str | None = None) -> None:
         """Print names and values for people, leaving out what has none."""
-        known = [(name, cell(value)) for name, value in facts.items() if cell(value) != "-"]
+        shown = [(name, named_cell(name, value)) for name, value in facts.items()]
+        known = [(name, value) for name, value in shown if value != "-"]
         if not self.json and known:
             width = max(len(name) for name, _ in known)
             console = on_stdout()

@@ -42,7 +42,7 @@ def outcome(session: Session, job: Job) -> int:
     """Print the ended job and return the command's exit code."""
     session.out.document(job.raw)
     if job.kind == "PURGE" and job.result:
-        _purge_result(session, job.result, engine=job.engine)
+        _purge_result(session, job.result, engine=job.engine, is_whole=job.state == "SUCCEEDED")
     elif job.kind == "BATCH" and job.result:
         _batch_result(session, job.result)
     elif job.result:
@@ -96,7 +96,14 @@ def _batch_result(session: Session, result: Mapping[str, Any]) -> None:
     session.out.table(["store", "state", "engine", "removed rows", "error"], rows)
 
 
-def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -> None:
+def _fewer(number: int | None, *, is_whole: bool) -> str | None:
+    """How many rows of a plan did not go: an ended purge has looked at each of them, another has not."""
+    if not number:
+        return None
+    return f"{number:,} (they are not there any more, or are needed now)" if is_whole else f"{number:,}"
+
+
+def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str, is_whole: bool) -> None:
     removed = result.get("removed") or {}
     at_least = "at least " if result.get("counts") == "AT_LEAST" else ""
     session.out.table(["removed from", f"{at_least}rows"], list(removed.items()))
@@ -106,7 +113,7 @@ def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -
     session.out.facts(
         {
             "cut-off": result.get("cutoff"),
-            "rows of the plan that stayed": result.get("fewer_than_planned") or None,
+            "rows of the plan that did not go": _fewer(result.get("fewer_than_planned"), is_whole=is_whole),
             "batches of stranded nodes marked OK": stranded.get("marked") or None,
             "stranded rows captured again": stranded.get("recaptured"),
             "archive": archive.get("directory"),

@@ -25,7 +25,8 @@ def erasure(result: Result) -> Iterator[str]:
         why = CAUSES.get(cause.lower(), words(cause))
         yield f"Left: {count(len(files), 'files')} ({listed(files, FILES_MAX)}): {why}."
     if result.get("fewer_than_planned"):
-        yield f"Left of the plan: {count(result['fewer_than_planned'], 'entries')}."
+        fewer = count(result["fewer_than_planned"], "entries")
+        yield f"{fewer} of the plan did not go: they are not there any more, or are needed now."
 
 
 def verification(result: Result) -> Iterator[str]:
@@ -49,4 +50,5 @@ def extinction(result: Result) -> Iterator[str]:
     if result.get("hint"):
         yield str(result["hint"])
     if result.get("fewer_than_planned"):
-        yield f"Left of the plan: {count(result['fewer_than_planned'], 'records')}."
+        fewer = count(result["fewer_than_planned"], "records")
+        yield f"{fewer} of the plan did not go: they are not there any more, or are needed now."

@@ -29,7 +29,7 @@ def bounded(result: Result) -> Iterator[str]:
         yield Markup("Only what was older than {} was to go.").format(when(result["cutoff"]))
     if result.get("fewer_than_planned"):
         fewer = count(result["fewer_than_planned"], "rows")
-        yield f"{fewer} of the plan did not go: they were needed again, or gone already."
+        yield f"{fewer} of the plan did not go: they are not there any more, or are needed now."
 
 
 def kept(result: Result) -> Iterator[str]:

@@ -11,8 +11,9 @@ from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.kit.values import Instant, Text
 from app.parameters.service import global_values
+from app.purge.backlog.known import require_known
 from app.purge.backlog.models import BacklogRead
-from app.purge.backlog.service import backlog_of, limits_of
+from app.purge.backlog.service import backlog_of, limits_of, look_of
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.service import require_kind
@@ -46,10 +47,14 @@ def get_backlog(
 ) -> BacklogRead:
     """As checks of the store have seen it, once in `backlog.period`; no target is asked.
 
-    `POST :check` looks now, where the last look is that old.
+    `POST :check` looks now, where the last look is that old. A node or channel that the look found nowhere is
+    404 NODE_NOT_FOUND or CHANNEL_NOT_FOUND.
     """
     store = read_row(database, store_id, caller)
     require_kind(store, StoreKind.SYMMETRICDS)
     with database.reading() as db:
         limits = limits_of(db, store, global_values(db), settings)
-        return backlog_of(db, store, limits, node=node, channel=channel, since=since, now=database.now(db))
+        now = database.now(db)
+        look = look_of(db, store)
+        require_known(look, node=node, channel=channel, prefix=store.table_prefix, now=now)
+        return backlog_of(db, store, limits, node=node, channel=channel, since=since, now=now)

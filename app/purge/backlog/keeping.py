@@ -149,6 +149,7 @@ def _kept(found: BacklogReading, *, retention_minutes: int) -> LookKept:
                 heartbeat_at=None if seen is None else seen.heartbeat_at,
             )
         )
+    known = found.known
     return LookKept(
         batches=found.batches,
         errors=found.errors,
@@ -157,6 +158,8 @@ def _kept(found: BacklogReading, *, retention_minutes: int) -> LookKept:
         pairs=pairs,
         pairs_total=found.pairs_total,
         retention_minutes=retention_minutes,
+        nodes=None if known is None or known.nodes is None else list(known.nodes),
+        channels=None if known is None or known.channels is None else list(known.channels),
     )
 
 

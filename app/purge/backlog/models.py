@@ -47,7 +47,11 @@ class PairKept(Model):
 
 
 class LookKept(Model):
-    """What a look found, as it is kept."""
+    """What a look found, as it is kept.
+
+    Attributes:
+        nodes, channels: all that the target knows; None: nobody can say.
+    """
 
     batches: int
     errors: int
@@ -56,6 +60,8 @@ class LookKept(Model):
     pairs: list[PairKept]
     pairs_total: int
     retention_minutes: int
+    nodes: list[str] | None = None
+    channels: list[str] | None = None
 
 
 _HOLDER: Final[dict[str, Any]] = {

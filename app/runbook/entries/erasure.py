@@ -72,6 +72,7 @@ ENTRIES: Final = (
         (
             Seen.HTTP,
             Seen.JOB,
+            Seen.FINDING,
         ),
         (
             "The target has seen a newer Lethe than this one: this metadata is an older copy, or "

@@ -153,7 +153,7 @@ SENTENCES: Final = {
     "facts": "What was read from the log for the plan.",
     "fault": "What has happened to the file.",
     "faults_count": "How many faults there are.",
-    "fewer_than_planned": "Rows or entries of the plan that stayed.",
+    "fewer_than_planned": "Rows or entries of the plan that did not go: not there any more, or needed now.",
     "file": "The name of the file.",
     "file_count": "How many files.",
     "file_list": "The files, each with its rows and its hash.",

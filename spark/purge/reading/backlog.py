@@ -4,7 +4,8 @@ Rules:
 - the condition on `status` is one of ranges, so that `idx_ob_status` finds the few that wait among the many
   that are delivered; a NULL status waits for nobody, as in the statements of a purge;
 - so many batches and so many rows of `data_event` are read at most: beyond, the figures are lower bounds;
-- nothing is locked, and no table is read whole but `node_host`'s rows of the nodes that are told.
+- nothing is locked, and no table is read whole but the names of nodes and channels, and `node_host`'s rows of
+  the nodes that are told.
 Source: facts/symmetricds-purge, sections 1, 2 and 6.
 """
 
@@ -18,6 +19,7 @@ from spark.formats.symmetricds import DATA_EVENT, NODE, OUTGOING_BATCH, Layout, 
 from spark.purge.cutoff import CutoffValue, instant_of
 from spark.purge.reading.catalog import columns_of
 from spark.purge.reading.inspect import readable
+from spark.purge.reading.known import Known, read_known
 from spark.targets.connection import Connection
 
 BATCHES_MAX: Final = 200_000
@@ -72,6 +74,7 @@ class BacklogReading:
         pairs: the first PAIRS_MAX, those with the oldest batches first; `pairs_total` counts all.
         is_at_least: there is more than was read.
         nodes: of the pairs that are told.
+        known: names of all nodes and channels; None: nobody has asked.
     """
 
     batches: int
@@ -81,6 +84,7 @@ class BacklogReading:
     pairs_total: int
     is_at_least: bool
     nodes: Mapping[str, NodeSeen]
+    known: Known | None = None
 
 
 def read_backlog(
@@ -131,6 +135,9 @@ def read_backlog(
         pairs_total=len(pairs),
         is_at_least=batches_total > batches_max or rows_total > rows_max,
         nodes=_nodes(conn, sorted({each.node for each in told}), time_zone=time_zone, encoding=encoding),
+        known=read_known(
+            conn, nodes=[each.node for each in pairs], channels=[each.channel for each in pairs]
+        ),
     )
 
 

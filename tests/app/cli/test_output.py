@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.cli.shell.output import cell
+from app.cli.shell.output import cell, named_cell
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,15 @@ from app.cli.shell.output import cell
 )
 def test_duration_is_written_for_people(span: timedelta, text: str) -> None:
     assert cell(span) == text
+
+
+def test_ids_have_no_groups_of_digits_and_amounts_have() -> None:
+    warning = {"code": "NODES_DISABLED", "count": 1005, "sample": [13, 18, 1003, 1006]}
+    assert cell([warning]) == "code=NODES_DISABLED, count=1,005, sample=13, 18, 1003, 1006"
+    assert cell({"batch_id": 1003, "rows": 1003, "oldest_batch": 4711}) == (
+        "batch_id=1003, rows=1,003, oldest_batch=4711"
+    )
+    assert named_cell("resent after purge: batch", 1003) == "1003"
+    assert named_cell("batches", 1003) == "1,003"
+    assert named_cell("vlsn", {"first": 1003, "last": None}) == "first=1003"
+    assert cell([True, None, 2.5, 1003]) == "yes, -, 2.50, 1003"

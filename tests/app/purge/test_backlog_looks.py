@@ -15,15 +15,17 @@ import pytest
 from sqlmodel import col, select
 
 from app.db import Database
+from app.errors import NotFound
 from app.metrics.exposition import render_metrics
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookEvent
 from app.parameters.service import global_values
 from app.purge.backlog import keeping
+from app.purge.backlog.known import require_known
 from app.purge.backlog.models import BacklogRead
 from app.purge.backlog.rows import BacklogLook, BacklogSample
 from app.purge.backlog.samples import COARSE_S, FINE_S, KEPT, forget_samples
-from app.purge.backlog.service import backlog_of, limits_of
+from app.purge.backlog.service import backlog_of, limits_of, look_of
 from app.purge.check import check_store
 from app.settings import Settings
 from app.stores.models import StoreKind
@@ -370,3 +372,26 @@ def test_look_writes_nothing_to_the_target(watched: Watched) -> None:
     before = dump()
     watched.check()
     assert dump() == before
+
+
+def test_name_that_nobody_knows_is_refused_by_a_look_that_is_new_and_could_read(watched: Watched) -> None:
+    def ask(node: str) -> None:
+        with watched.database.reading() as db:
+            look = look_of(db, db.get_one(Store, "shop"))
+            require_known(look, node=node, channel=None, prefix="sym_", now=watched.clock.now())
+
+    ask("nobody")  # nobody has looked: the answer is UNKNOWN without it
+    watched.queue("gone", "sales", 1)
+    watched.check()
+    for node in (*NODES, "gone", "-1"):
+        ask(node)
+    with pytest.raises(NotFound, match=r"node nobody .*; known are gone, n1, n2, n3;") as error:
+        ask("nobody")
+    assert error.value.code == "NODE_NOT_FOUND"
+    watched.deliver("gone", "sales")
+    watched.check()
+    with pytest.raises(NotFound):
+        ask("gone")
+    watched.clock.advance(timedelta(days=1).total_seconds())
+    ask("nobody")
+    assert watched.read(node="nobody").status == "UNKNOWN"

@@ -14,6 +14,7 @@ from spark.formats.symmetricds import TimeEncoding
 from spark.purge.reading import backlog
 from spark.purge.reading.backlog import BacklogReading, NodeSeen, read_backlog
 from spark.purge.reading.catalog import layout_of, read_catalog
+from spark.purge.reading.known import Known, read_known
 from spark.targets.connection import connect
 from tests.oracles.symmetricds import (
     CUTOFF,
@@ -204,3 +205,20 @@ def test_what_waits_is_found_by_an_index_among_many_delivered(
     assert "Seq Scan" not in plan, plan
     assert " ALL " not in plan, plan
     assert "idx_ob_status" in plan.replace("sym_", ""), plan
+
+
+def test_names_are_those_of_the_configuration_and_of_batches(tmp_path: Path) -> None:
+    place = Place(f"sqlite:///{tmp_path}/sym.db")
+    create(place)
+    with session(place) as target:
+        target.run(
+            "insert into sym_node (node_id, node_group_id, external_id, sync_enabled)"
+            " values ('n1', 'g', '1', 1), ('n2', 'g', '2', 0)",
+            {},
+        )
+        target.run("drop table if exists sym_channel", {})
+    with connect(target_of(place), application_name="known", read_only=True) as conn:
+        known = read_known(conn, nodes=["gone", "n1"], channels=["sales"])
+        bounded = read_known(conn, nodes=[], channels=[], names_max=1)
+    assert known == Known(nodes=("gone", "n1", "n2"), channels=None)
+    assert bounded.nodes is None

@@ -31,6 +31,24 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "NODE_NOT_FOUND",
+        (Seen.HTTP,),
+        "The node that was asked for is not in sym_node, and no batch waited for it at the last look.",
+        "Correct the name in `--node`; `detail` names up to ten that are known, `SELECT node_id FROM"
+        " sym_node` all. Where it is new, wait for the next look (`backlog.period`), or run"
+        " `lethe store check STORE`.",
+        Passes.MAYBE,
+    ),
+    Entry(
+        "CHANNEL_NOT_FOUND",
+        (Seen.HTTP,),
+        "The channel that was asked for is not in sym_channel, and no batch of it waited at the last look.",
+        "Correct the name in `--channel`; `detail` names up to ten that are known, `SELECT channel_id FROM"
+        " sym_channel` all. Where it is new, wait for the next look (`backlog.period`), or run"
+        " `lethe store check STORE`.",
+        Passes.MAYBE,
+    ),
+    Entry(
         "NODE_UNKNOWN",
         (Seen.ANSWER,),
         "Batches wait for a node that is not in sym_node, or for -1: rows that were routed to nobody.",
