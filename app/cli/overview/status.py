@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.overview.places import look as place
 from app.cli.shell.arguments import pairs
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell, on_stdout
@@ -138,7 +139,7 @@ def _attention(found: tuple[Attention, ...]) -> Table:
         table.add_column(name, overflow="fold")
     for each in found:
         colour = "red" if each.severity == "ERROR" else "yellow"
-        row = (each.store, each.since, each.detail, each.subject)
+        row = (each.store, each.since, each.detail, place(each.subject))
         table.add_row(Text(each.code, style=colour), *(Text(cell(value)) for value in row))
     return table
 
