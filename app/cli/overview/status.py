@@ -18,6 +18,7 @@ from app.cli.shell.arguments import pairs
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell, on_stdout
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.store_filter import note_unknown_stores
 
 app = typer.Typer(name="status", add_completion=False, help="All stores at one look.")
 STORES_MAX: Final = 100
@@ -82,6 +83,8 @@ def status(
     session.out.document(seen.raw)
     if not session.out.json:
         on_stdout().print(screen(seen))
+    if not seen.stores:
+        note_unknown_stores(session, store or ())
     return ExitCode.FAILED if check and _is_needed(seen) else ExitCode.OK
 
 

@@ -16,6 +16,7 @@ from lethe_client import (
 )
 
 from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.missing import where_listed, which
 
 
 def complaint(error: LetheError) -> Complaint:
@@ -44,7 +45,7 @@ def complaint(error: LetheError) -> Complaint:
 
 def _of_problem(error: ProblemError) -> Complaint:
     faults = [f"{fault.get('pointer', '')}: {fault.get('detail', '')}" for fault in error.errors]
-    detail = "; ".join([error.detail, *faults])
+    detail = "; ".join([which(error), *faults])
     exit_code, advice = _meaning(error)
     return Complaint(error.code, detail, exit_code, advice, error.document)
 
@@ -66,6 +67,8 @@ def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
     if isinstance(error, ServerFailed):
         request = f"The service's log has it under request id {error.request_id}."
         return (ExitCode.BUG if error.status == 500 else ExitCode.FAILED), request
+    if listed := where_listed(error):
+        return ExitCode.FAILED, listed
     if other := error.document.get("job_id"):
         return ExitCode.FAILED, f"See: lethe job show {other}"
     return ExitCode.FAILED, ""

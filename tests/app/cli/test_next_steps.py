@@ -1,11 +1,21 @@
 """What goes wrong at the first steps is named, with the next step beside it."""
 
 import shlex
+from typing import Any
 
 import pytest
 
 from app.cli.overview.places import look
 from tests.style.test_examples import understood
+
+EMPTY: dict[str, Any] = {"items": [], "next_page_token": ""}
+
+NO_STORE = {
+    "code": "STORE_NOT_FOUND",
+    "detail": "there is no such store",
+    "retryable": False,
+    "instance": "/v1/stores/nope",
+}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +36,67 @@ def test_where_to_look_is_a_command(subject, expected) -> None:
 
 def test_place_of_a_newer_service_is_left_as_it_is() -> None:
     assert look("moons/moon_1") == "moons/moon_1"
+
+
+@pytest.mark.parametrize(
+    ("words", "path"), [("job", "jobs"), ("archive", "archives"), ("schedule", "schedules")]
+)
+def test_empty_list_of_a_store_that_is_not_there_says_so(lethe, service, words, path) -> None:
+    service.on(f"GET /v1/{path}", (200, EMPTY))
+    service.on("GET /v1/stores/nope", (404, NO_STORE))
+    run = lethe(words, "list", "--store", "nope", "--json")
+    assert (run.code, run.json()) == (0, {"items": []})
+    assert run.err == "There is no store nope. Which there are: lethe store list\n"
+
+
+def test_empty_list_says_nothing_of_stores_that_are_there_or_hidden(lethe, service) -> None:
+    service.on("GET /v1/jobs", (200, EMPTY))
+    service.on("GET /v1/stores/shop", (200, {"id": "shop", "kind": "SYMMETRICDS"}))
+    hidden = {"code": "SCOPE_MISSING", "detail": "no", "retryable": False}
+    service.on("GET /v1/stores/depot", (403, hidden))
+    assert lethe("job", "list", "--store", "shop", "--store", "depot", "--json").err == ""
+    service.asked.clear()
+    assert lethe("job", "list", "--json").err == ""
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "path", "words", "listed"),
+    [
+        ("STORE_NOT_FOUND", "there is no such store", "stores/nope", ("store", "show", "nope"), "store list"),
+        ("JOB_NOT_FOUND", "there is no such job", "jobs/nope", ("job", "show", "nope"), "job list"),
+        (
+            "WEBHOOK_NOT_FOUND",
+            "there is no such webhook",
+            "webhooks/nope",
+            ("webhook", "show", "nope"),
+            "webhook list",
+        ),
+        (
+            "ARCHIVE_NOT_FOUND",
+            "there is no archive of this job",
+            "archives/nope:verify",
+            ("archive", "verify", "nope"),
+            "archive list",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named_with_the_list(lethe, service, code, detail, path, words, listed) -> None:
+    problem = {"code": code, "detail": detail, "retryable": False, "instance": f"/v1/{path}"}
+    for method in ("GET", "POST"):
+        service.on(f"{method} /v1/{path}", (404, problem))
+    run = lethe(*words)
+    assert run.code == 1
+    assert f"lethe: {code}: {detail}: nope\n  Which there are: lethe {listed}\n" in run.err
+    understood(listed.split())
+
+
+def test_what_a_store_does_not_have_is_listed_by_store(lethe, service) -> None:
+    problem = {"code": "AGREEMENT_NOT_FOUND", "detail": "there is no such agreement of this store"}
+    problem["instance"] = "/v1/stores/shop/agreements/agr_1"
+    service.on("GET /v1/stores/shop/agreements/agr_1", (404, problem))
+    run = lethe("replication", "agreement", "show", "shop", "agr_1")
+    assert "Which there are: lethe replication agreement list shop\n" in run.err
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("purg", "purge"), ("stores", "store"), ("jobs", "job")])
