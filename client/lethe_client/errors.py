@@ -40,9 +40,10 @@ class ConfigurationInvalid(LetheError):
 class TransportFailed(LetheError):
     """No answer came, after as many attempts as were safe."""
 
-    def __init__(self, detail: str, *, maybe_done: bool, request_id: str) -> None:
+    def __init__(self, detail: str, *, maybe_done: bool, request_id: str, url: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+        self.url = url
         self.maybe_done = maybe_done
         self.request_id = request_id
 

@@ -1,5 +1,9 @@
 """What an error of the client means for the exit code and for the reader."""
 
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
 from lethe_client import (
     ConfigurationInvalid,
     LetheError,
@@ -16,7 +20,12 @@ from lethe_client import (
 )
 
 from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.hints import command
 from app.cli.shell.missing import where_listed, which
+
+HERE: Final = re.compile(r"localhost|127(?:\.[0-9]+){3}|::1")
+PORT: Final = 8765
+SPEAKS_HTTP: Final = "WRONG_VERSION_NUMBER"
 
 
 def complaint(error: LetheError) -> Complaint:
@@ -24,10 +33,7 @@ def complaint(error: LetheError) -> Complaint:
     if isinstance(error, ProblemError):
         return _of_problem(error)
     if isinstance(error, TransportFailed):
-        advice = "Is the service running, and is its address right: --url, LETHE_URL, lethe profile list?"
-        if error.maybe_done:
-            advice += " The request may have been carried out: look before you repeat it."
-        return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, advice)
+        return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, _unreachable(error))
     if isinstance(error, WaitTimedOut):
         advice = f"The job goes on; follow it with: lethe job watch {error.job.id}"
         return Complaint("WAIT_TIMED_OUT", str(error), ExitCode.TRY_AGAIN, advice)
@@ -41,6 +47,21 @@ def complaint(error: LetheError) -> Complaint:
         advice = "Is --url (LETHE_URL) the address of Lethe, and of a version that this command knows?"
         return Complaint("UNEXPECTED_ANSWER", str(error), ExitCode.CONFIGURATION, advice)
     raise AssertionError(f"an error of the client without an exit code: {type(error).__name__}") from error
+
+
+def _unreachable(error: TransportFailed) -> str:
+    if SPEAKS_HTTP in error.detail:
+        plain = error.url.replace("https://", "http://", 1)
+        return f"The service there speaks http, not https; give it so: --url {plain}"
+    advice = "Is the service running, and is its address right: --url, LETHE_URL, lethe profile list?"
+    if error.maybe_done:
+        return f"{advice} The request may have been carried out: look before you repeat it."
+    address = urlsplit(error.url)
+    if address.scheme == "http" and HERE.fullmatch(address.hostname or ""):
+        port = address.port or 80
+        options = {"--data-dir": "DIR", "--port": None if port == PORT else port}
+        return f"{advice} Start it: {command('serve', options=options)}"
+    return advice
 
 
 def _of_problem(error: ProblemError) -> Complaint:

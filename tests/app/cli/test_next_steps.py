@@ -1,6 +1,7 @@
 """What goes wrong at the first steps is named, with the next step beside it."""
 
 import shlex
+import socket
 from typing import Any
 
 import pytest
@@ -16,6 +17,12 @@ NO_STORE = {
     "retryable": False,
     "instance": "/v1/stores/nope",
 }
+
+
+def closed_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -36,6 +43,39 @@ def test_where_to_look_is_a_command(subject, expected) -> None:
 
 def test_place_of_a_newer_service_is_left_as_it_is() -> None:
     assert look("moons/moon_1") == "moons/moon_1"
+
+
+@pytest.mark.parametrize(("host", "is_here"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.1", False)])
+def test_service_of_this_machine_that_is_away_can_be_started(lethe, monkeypatch, host, is_here) -> None:
+    monkeypatch.setattr("lethe_client.retries.RetryPolicy.delay_s", lambda *_words, **_more: 0.0)
+    if not is_here:
+        monkeypatch.setenv("no_proxy", "*")
+        monkeypatch.setattr("socket.create_connection", _refused)
+    port = closed_port()
+    run = lethe("store", "list", "--url", f"http://{host}:{port}")
+    assert run.code == 75
+    start = f"Start it: lethe serve --data-dir DIR --port {port}\n"
+    assert (start in run.err) is is_here
+    understood(["serve", "--data-dir", "DIR", "--port", str(port)])
+
+
+def _refused(*_words: object, **_more: object) -> None:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_https_to_a_port_of_http_says_so(lethe, service, monkeypatch) -> None:
+    monkeypatch.setattr("lethe_client.retries.RetryPolicy.delay_s", lambda *_words, **_more: 0.0)
+    run = lethe("store", "list", "--url", service.url.replace("http:", "https:"))
+    assert run.code == 75
+    assert f"The service there speaks http, not https; give it so: --url {service.url}\n" in run.err
+    assert "lethe serve" not in run.err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8765", "localhost:8765", "lethe"])
+def test_address_without_its_scheme_is_shown_with_it(lethe, address) -> None:
+    run = lethe("status", "--url", address)
+    assert run.code == 78
+    assert f"not an http or https URL: {address}; write http://{address} or" in run.err
 
 
 @pytest.mark.parametrize(
