@@ -282,4 +282,5 @@ def _problem(response: httpx.Response, document: Any) -> ProblemError:
         text = " ".join(response.text.split())[:ANSWER_MAX_CHARS]
         document = {"status": response.status_code, "title": response.reason_phrase, "retryable": retryable}
         document["detail"] = text or response.reason_phrase or f"status {response.status_code}"
-    return problem(response.status_code, document, request_id=_request_id(response))
+    url = str(response.request.url.copy_with(query=None, fragment=None, userinfo=b""))
+    return problem(response.status_code, document, request_id=_request_id(response), url=url)

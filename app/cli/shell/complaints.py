@@ -1,7 +1,7 @@
 """What an error of the client means for the exit code and for the reader."""
 
 import re
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lethe_client import (
@@ -23,6 +23,7 @@ from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.hints import command
 from app.cli.shell.missing import where_listed, which
 
+CODE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 HERE: Final = re.compile(r"localhost|127(?:\.[0-9]+){3}|::1")
 PORT: Final = 8765
 SPEAKS_HTTP: Final = "WRONG_VERSION_NUMBER"
@@ -64,7 +65,21 @@ def _unreachable(error: TransportFailed) -> str:
     return advice
 
 
+def _stranger(error: ProblemError) -> Complaint:
+    """An answer without a code of Lethe's: of another service, or of a proxy."""
+    exit_code, _ = _meaning(error)
+    detail = f"something answers at {error.url}, but it is not Lethe (HTTP {error.status})"
+    advice = "Check --url or LETHE_URL."
+    if exit_code is ExitCode.TRY_AGAIN:
+        advice += " A proxy answers so while Lethe behind it is away: try again later."
+    said = Complaint("UNEXPECTED_ANSWER", detail, exit_code, advice)
+    document: dict[str, Any] = {**said.problem(), "status": error.status}
+    return Complaint(said.code, detail, exit_code, advice, document)
+
+
 def _of_problem(error: ProblemError) -> Complaint:
+    if not CODE.fullmatch(str(error.document.get("code") or "")):
+        return _stranger(error)
     faults = [f"{fault.get('pointer', '')}: {fault.get('detail', '')}" for fault in error.errors]
     detail = "; ".join([which(error), *faults])
     exit_code, advice = _meaning(error)

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.cli.main import main
 from app.cli.overview.places import look
 from tests.style.test_examples import understood
+
+PAGE = b"<!DOCTYPE HTML>\n<html><title>Error response</title></html>"
 
 EMPTY: dict[str, Any] = {"items": [], "next_page_token": ""}
 
@@ -23,6 +26,38 @@ def closed_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "ends"),
+    [
+        (404, PAGE, 1),
+        (401, PAGE, 77),
+        (500, PAGE, 70),
+        (501, PAGE, 1),
+        (404, {"detail": "Not Found"}, 1),
+        (404, {"code": 404, "message": "no"}, 1),
+        (404, [], 1),
+    ],
+)
+def test_what_is_not_lethe_is_named_as_that(lethe, service, status, body, ends) -> None:
+    service.on("GET /v1/stores/shop", (status, body))
+    run = lethe("store", "show", "shop", "--json")
+    assert run.code == ends
+    said = f"something answers at {service.url}/v1/stores/shop, but it is not Lethe (HTTP {status})"
+    assert f"lethe: UNEXPECTED_ANSWER: {said}\n  Check --url or LETHE_URL." in run.err
+    assert (run.json()["code"], run.json()["status"]) == ("UNEXPECTED_ANSWER", status)
+    assert "HTML" not in run.err + run.out
+    assert main(["explain", "UNEXPECTED_ANSWER"]) == 0
+
+
+def test_page_of_a_proxy_that_passes_is_tried_again(lethe, service, monkeypatch) -> None:
+    monkeypatch.setattr("lethe_client.retries.RetryPolicy.delay_s", lambda *_words, **_more: 0.0)
+    service.on("GET /v1/stores/shop", (502, PAGE))
+    run = lethe("store", "show", "shop")
+    assert run.code == 75
+    assert "not Lethe (HTTP 502)" in run.err
+    assert "A proxy answers so while Lethe behind it is away" in run.err
 
 
 @pytest.mark.parametrize(
