@@ -10,6 +10,7 @@ from app.cli.shell.arguments import Timeout
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.job_options import Wait
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.store_filter import note_unknown_stores
 from app.cli.shell.watching import finish
 
 app = typer.Typer(
@@ -51,6 +52,8 @@ def list_archives(
             for each in archives
         ],
     )
+    if store and not archives:
+        note_unknown_stores(session, [store])
     return ExitCode.OK
 
 

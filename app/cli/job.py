@@ -12,6 +12,7 @@ from app.cli.shell.job_table import job_table
 from app.cli.shell.output import on_stdout
 from app.cli.shell.progress import describe
 from app.cli.shell.session import Interrupted, Session, on_service
+from app.cli.shell.store_filter import note_unknown_stores
 from app.cli.shell.watching import finish, follow, outcome
 
 app = typer.Typer(
@@ -47,6 +48,8 @@ def list_jobs(
     if not session.out.json:
         console = on_stdout()
         console.print(job_table(jobs, width=console.width))
+    if not jobs:
+        note_unknown_stores(session, store or ())
     return ExitCode.OK
 
 

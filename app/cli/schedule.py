@@ -10,6 +10,7 @@ from app.cli.shell.arguments import pairs
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.store_filter import note_unknown_stores
 
 app = typer.Typer(
     name="schedule", no_args_is_help=True, add_completion=False, help="Jobs that come by themselves."
@@ -80,6 +81,8 @@ def list_schedules(
             for each in found
         ],
     )
+    if store and not found:
+        note_unknown_stores(session, [store])
     return ExitCode.OK
 
 

@@ -40,9 +40,10 @@ class ConfigurationInvalid(LetheError):
 class TransportFailed(LetheError):
     """No answer came, after as many attempts as were safe."""
 
-    def __init__(self, detail: str, *, maybe_done: bool, request_id: str) -> None:
+    def __init__(self, detail: str, *, maybe_done: bool, request_id: str, url: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+        self.url = url
         self.maybe_done = maybe_done
         self.request_id = request_id
 
@@ -72,11 +73,13 @@ class WaitTimedOut(LetheError):
 class ProblemError(LetheError):
     """Lethe answered with `application/problem+json`.
 
-    `document` is the whole problem, members that this library does not know included.
+    `document` is the whole problem, members that this library does not know included. `url` is what answered,
+    where the answer came over a connection of its own.
     """
 
-    def __init__(self, status: int, document: Mapping[str, Any], *, request_id: str) -> None:
+    def __init__(self, status: int, document: Mapping[str, Any], *, request_id: str, url: str = "") -> None:
         self.status = status
+        self.url = url
         self.document = dict(document)
         self.code = str(document.get("code") or f"HTTP_{status}")
         self.title = str(document.get("title") or "")
@@ -151,7 +154,7 @@ _BY_STATUS: Mapping[int, type[ProblemError]] = {
 }
 
 
-def problem(status: int, document: Mapping[str, Any], *, request_id: str) -> ProblemError:
+def problem(status: int, document: Mapping[str, Any], *, request_id: str, url: str = "") -> ProblemError:
     """Make the error of a status; one without a class of its own is a ServerFailed or a ProblemError."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else ProblemError)
-    return kind(status, document, request_id=request_id)
+    return kind(status, document, request_id=request_id, url=url)

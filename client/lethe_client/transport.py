@@ -71,6 +71,12 @@ def trusted(verify: Any, *, scheme: str) -> Any:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
+def not_usable(url: str) -> str:
+    """Say what is wrong with a URL of no scheme that is spoken here."""
+    meant = f"; write http://{url} or https://{url}" if url and "://" not in url else ""
+    return f"not an http or https URL: {url}{meant}"
+
+
 class Transport:
     """The connection pool, the token and the retries of one client."""
 
@@ -89,7 +95,7 @@ class Transport:
         except httpx.InvalidURL as error:
             raise ConfigurationInvalid(f"not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ConfigurationInvalid(f"not an http or https URL: {url}")
+            raise ConfigurationInvalid(not_usable(url))
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         if token is not None:
             if not token.isascii() or not token.isprintable() or not token.strip():
@@ -187,7 +193,8 @@ class Transport:
         self, error: httpx.TransportError, request: httpx.Request, *, maybe_done: bool
     ) -> TransportFailed:
         detail = f"{self.url}: {error or type(error).__name__}"
-        return TransportFailed(detail, maybe_done=maybe_done, request_id=request.headers["x-request-id"])
+        request_id = request.headers["x-request-id"]
+        return TransportFailed(detail, maybe_done=maybe_done, request_id=request_id, url=self.url)
 
     def _build(self, call: Call) -> httpx.Request:
         headers = {"X-Request-ID": uuid.uuid4().hex, **call.headers}
@@ -275,4 +282,5 @@ def _problem(response: httpx.Response, document: Any) -> ProblemError:
         text = " ".join(response.text.split())[:ANSWER_MAX_CHARS]
         document = {"status": response.status_code, "title": response.reason_phrase, "retryable": retryable}
         document["detail"] = text or response.reason_phrase or f"status {response.status_code}"
-    return problem(response.status_code, document, request_id=_request_id(response))
+    url = str(response.request.url.copy_with(query=None, fragment=None, userinfo=b""))
+    return problem(response.status_code, document, request_id=_request_id(response), url=url)

@@ -13,10 +13,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.overview.places import look as place
 from app.cli.shell.arguments import pairs
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell, on_stdout
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.store_filter import note_unknown_stores
 
 app = typer.Typer(name="status", add_completion=False, help="All stores at one look.")
 STORES_MAX: Final = 100
@@ -81,6 +83,8 @@ def status(
     session.out.document(seen.raw)
     if not session.out.json:
         on_stdout().print(screen(seen))
+    if not seen.stores:
+        note_unknown_stores(session, store or ())
     return ExitCode.FAILED if check and _is_needed(seen) else ExitCode.OK
 
 
@@ -138,7 +142,7 @@ def _attention(found: tuple[Attention, ...]) -> Table:
         table.add_column(name, overflow="fold")
     for each in found:
         colour = "red" if each.severity == "ERROR" else "yellow"
-        row = (each.store, each.since, each.detail, each.subject)
+        row = (each.store, each.since, each.detail, place(each.subject))
         table.add_row(Text(each.code, style=colour), *(Text(cell(value)) for value in row))
     return table
 

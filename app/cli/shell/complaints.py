@@ -1,5 +1,9 @@
 """What an error of the client means for the exit code and for the reader."""
 
+import re
+from typing import Any, Final
+from urllib.parse import urlsplit
+
 from lethe_client import (
     ConfigurationInvalid,
     LetheError,
@@ -16,6 +20,13 @@ from lethe_client import (
 )
 
 from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.hints import command
+from app.cli.shell.missing import where_listed, which
+
+CODE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
+HERE: Final = re.compile(r"localhost|127(?:\.[0-9]+){3}|::1")
+PORT: Final = 8765
+SPEAKS_HTTP: Final = "WRONG_VERSION_NUMBER"
 
 
 def complaint(error: LetheError) -> Complaint:
@@ -23,10 +34,7 @@ def complaint(error: LetheError) -> Complaint:
     if isinstance(error, ProblemError):
         return _of_problem(error)
     if isinstance(error, TransportFailed):
-        advice = "Is the service running, and is its address right: --url, LETHE_URL, lethe profile list?"
-        if error.maybe_done:
-            advice += " The request may have been carried out: look before you repeat it."
-        return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, advice)
+        return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, _unreachable(error))
     if isinstance(error, WaitTimedOut):
         advice = f"The job goes on; follow it with: lethe job watch {error.job.id}"
         return Complaint("WAIT_TIMED_OUT", str(error), ExitCode.TRY_AGAIN, advice)
@@ -42,9 +50,38 @@ def complaint(error: LetheError) -> Complaint:
     raise AssertionError(f"an error of the client without an exit code: {type(error).__name__}") from error
 
 
+def _unreachable(error: TransportFailed) -> str:
+    if SPEAKS_HTTP in error.detail:
+        plain = error.url.replace("https://", "http://", 1)
+        return f"The service there speaks http, not https; give it so: --url {plain}"
+    advice = "Is the service running, and is its address right: --url, LETHE_URL, lethe profile list?"
+    if error.maybe_done:
+        return f"{advice} The request may have been carried out: look before you repeat it."
+    address = urlsplit(error.url)
+    if address.scheme == "http" and HERE.fullmatch(address.hostname or ""):
+        port = address.port or 80
+        options = {"--data-dir": "DIR", "--port": None if port == PORT else port}
+        return f"{advice} Start it: {command('serve', options=options)}"
+    return advice
+
+
+def _stranger(error: ProblemError) -> Complaint:
+    """An answer without a code of Lethe's: of another service, or of a proxy."""
+    exit_code, _ = _meaning(error)
+    detail = f"something answers at {error.url}, but it is not Lethe (HTTP {error.status})"
+    advice = "Check --url or LETHE_URL."
+    if exit_code is ExitCode.TRY_AGAIN:
+        advice += " A proxy answers so while Lethe behind it is away: try again later."
+    said = Complaint("UNEXPECTED_ANSWER", detail, exit_code, advice)
+    document: dict[str, Any] = {**said.problem(), "status": error.status}
+    return Complaint(said.code, detail, exit_code, advice, document)
+
+
 def _of_problem(error: ProblemError) -> Complaint:
+    if not CODE.fullmatch(str(error.document.get("code") or "")):
+        return _stranger(error)
     faults = [f"{fault.get('pointer', '')}: {fault.get('detail', '')}" for fault in error.errors]
-    detail = "; ".join([error.detail, *faults])
+    detail = "; ".join([which(error), *faults])
     exit_code, advice = _meaning(error)
     return Complaint(error.code, detail, exit_code, advice, error.document)
 
@@ -66,6 +103,8 @@ def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
     if isinstance(error, ServerFailed):
         request = f"The service's log has it under request id {error.request_id}."
         return (ExitCode.BUG if error.status == 500 else ExitCode.FAILED), request
+    if listed := where_listed(error):
+        return ExitCode.FAILED, listed
     if other := error.document.get("job_id"):
         return ExitCode.FAILED, f"See: lethe job show {other}"
     return ExitCode.FAILED, ""

@@ -35,6 +35,9 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The real one, for running; the stand-in's way finds the name or complains about it."""
+        if args and args[0] not in self.nouns:
+            # The complaint takes the names that it suggests from here.
+            self.commands = {name: TyperCommand(name=name) for name in self.nouns}
         name, stand_in, rest = super().resolve_command(ctx, args)
         if name is None or stand_in is None:
             return name, stand_in, rest

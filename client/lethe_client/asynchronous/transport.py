@@ -19,6 +19,7 @@ from lethe_client.transport import (
     _answer,
     _refuse_compressed,
     _refused,
+    not_usable,
     trusted,
 )
 
@@ -41,7 +42,7 @@ class AsyncTransport:
         except httpx.InvalidURL as error:
             raise ConfigurationInvalid(f"not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ConfigurationInvalid(f"not an http or https URL: {url}")
+            raise ConfigurationInvalid(not_usable(url))
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         if token is not None:
             if not token.isascii() or not token.isprintable() or (not token.strip()):
@@ -139,7 +140,8 @@ class AsyncTransport:
         self, error: httpx.TransportError, request: httpx.Request, *, maybe_done: bool
     ) -> TransportFailed:
         detail = f"{self.url}: {error or type(error).__name__}"
-        return TransportFailed(detail, maybe_done=maybe_done, request_id=request.headers["x-request-id"])
+        request_id = request.headers["x-request-id"]
+        return TransportFailed(detail, maybe_done=maybe_done, request_id=request_id, url=self.url)
 
     def _build(self, call: Call) -> httpx.Request:
         headers = {"X-Request-ID": uuid.uuid4().hex, **call.headers}

@@ -71,6 +71,7 @@ def test_status_says_what_its_codes_mean(lethe, service) -> None:
     run = lethe("status")
     assert run.code == 0, run.err
     shown = run.out
+    assert "lethe job show job_1" in shown
     assert "lethe explain WAITS_LONG" in shown
     assert "lethe explain TARGET_FULL" in shown
 

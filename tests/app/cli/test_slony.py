@@ -181,7 +181,8 @@ def test_health_of_what_cannot_be_asked_is_unknown(service, lethe) -> None:
     refused = {"code": "STORE_NOT_FOUND", "detail": "no such store", "retryable": False}
     service.on("GET /v1/stores/lab-1/slony-health", (404, refused))
     run = lethe("slony", "health", "lab-1")
-    assert (run.code, run.out) == (3, "SLONY UNKNOWN - STORE_NOT_FOUND: no such store\n")
+    said = "SLONY UNKNOWN - STORE_NOT_FOUND: no such store Which there are: lethe store list\n"
+    assert (run.code, run.out) == (3, said)
     run = lethe("slony", "health", "lab-1", "--json")
     assert (run.code, run.json()["code"]) == (3, "STORE_NOT_FOUND")
     run = lethe("slony", "health", "lab-1", "--url", "http://127.0.0.1:9")
