@@ -26,7 +26,8 @@ from app.cli.shell.missing import where_listed, which
 CODE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 HERE: Final = re.compile(r"localhost|127(?:\.[0-9]+){3}|::1")
 PORT: Final = 8765
-SPEAKS_HTTP: Final = "WRONG_VERSION_NUMBER"
+SPEAKS_HTTP: Final = "wrong version number"
+"""What OpenSSL says of an answer that is no TLS."""
 
 
 def complaint(error: LetheError) -> Complaint:
@@ -51,7 +52,7 @@ def complaint(error: LetheError) -> Complaint:
 
 
 def _unreachable(error: TransportFailed) -> str:
-    if SPEAKS_HTTP in error.detail:
+    if SPEAKS_HTTP in error.detail.lower().replace("_", " "):
         plain = error.url.replace("https://", "http://", 1)
         return f"The service there speaks http, not https; give it so: --url {plain}"
     advice = "Is the service running, and is its address right: --url, LETHE_URL, lethe profile list?"

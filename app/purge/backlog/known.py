@@ -28,20 +28,21 @@ def require_known(
     if look is None or look.found is None or look.problem is not None or is_late(look, now=now):
         return
     found = LookKept.model_validate(look.found)
-    faults: dict[str, str] = {}
+    node_fault = channel_fault = None
     if not _is_known(node, found.nodes, UNROUTED_NODE):
         table = f"{prefix}node"
-        faults["NODE_NOT_FOUND"] = (
-            f"node {node} is not in {table}, and no batch waits for it; {_known(found.nodes, table)}"
-        )
+        known = _known(found.nodes, table)
+        node_fault = f"node {node} is not in {table}, and no batch waits for it; {known}"
     if not _is_known(channel, found.channels):
         table = f"{prefix}channel"
-        faults["CHANNEL_NOT_FOUND"] = (
-            f"channel {channel} is not in {table}, and no batch of it waits; {_known(found.channels, table)}"
-        )
-    if faults:
-        seen = f"as of the look of {instant_text(look.at)}. Correct the name, or look again where it is new"
-        raise NotFound(f"{'. '.join(faults.values())}; {seen}", code=next(iter(faults)))
+        known = _known(found.channels, table)
+        channel_fault = f"channel {channel} is not in {table}, and no batch of it waits; {known}"
+    faults = ". ".join(fault for fault in (node_fault, channel_fault) if fault is not None)
+    seen = f"as of the look of {instant_text(look.at)}. Correct the name, or look again where it is new"
+    if node_fault is not None:
+        raise NotFound(f"{faults}; {seen}", code="NODE_NOT_FOUND")
+    if channel_fault is not None:
+        raise NotFound(f"{faults}; {seen}", code="CHANNEL_NOT_FOUND")
 
 
 def _is_known(asked: str | None, known: Sequence[str] | None, *always: str) -> bool:

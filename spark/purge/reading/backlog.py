@@ -135,10 +135,12 @@ def read_backlog(
         pairs_total=len(pairs),
         is_at_least=batches_total > batches_max or rows_total > rows_max,
         nodes=_nodes(conn, sorted({each.node for each in told}), time_zone=time_zone, encoding=encoding),
-        known=read_known(
-            conn, nodes=[each.node for each in pairs], channels=[each.channel for each in pairs]
-        ),
+        known=_known(conn, pairs),
     )
+
+
+def _known(conn: Connection, pairs: Sequence[Waiting]) -> Known | None:
+    return read_known(conn, nodes=[each.node for each in pairs], channels=[each.channel for each in pairs])
 
 
 def _rows_by_pair(conn: Connection, waiting: str, rows_max: int) -> dict[_Pair, int]:
