@@ -18,7 +18,7 @@ from app.replication.peer.answers import Acquired, PeerRefused, PeerReplica
 from app.replication.peer.client import ConsumerAddress, PeerClient
 from spark.formats.changes.batch import encode_arrow
 from spark.formats.csn import Csn
-from spark.replication.proofs.identity import _message, introduction
+from spark.replication.proofs.identity import head_message, introduction
 from spark.replication.proofs.proved_batches import encode_with
 from spark.replication.proofs.values import BatchProof, Head, History, RidProof
 from tests.journeys.replicas import GENERATION
@@ -69,7 +69,7 @@ class Attacker:
 
     def signed(self, rid: int, csn: Csn, chain: bytes) -> Head:
         """A head of another replica, with a signature of his."""
-        return Head(csn, chain, self._key.sign(_message(rid, csn, chain)))
+        return Head(csn, chain, self._key.sign(head_message(rid, csn, chain)))
 
     def acquire(
         self,
