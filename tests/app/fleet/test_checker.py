@@ -215,6 +215,25 @@ def test_stores_that_are_due_together_are_claimed_and_kept_together(watched: Wat
     assert len(begun) <= 40
 
 
+def test_rows_of_stores_that_wait_for_their_turn_are_not_read_again_and_again(watched: Watched) -> None:
+    """Before: all that were due, for each four of them; a thousand took seconds from those who asked."""
+    for number in range(40):
+        watched.add(f"s-{number:02}")
+    watched.run()
+    watched.after(FIRST)
+    read: list[object] = []
+
+    def note(store: object, _context: object) -> None:
+        read.append(store)
+
+    sa.event.listen(Store, "load", note)
+    try:
+        assert len(watched.after(PERIOD)) == 40
+    finally:
+        sa.event.remove(Store, "load", note)
+    assert len(read) <= 3 * 40
+
+
 def test_check_that_breaks_holds_up_no_other_store(
     database: Database, clock: FakeClock, settings: Settings
 ) -> None:
