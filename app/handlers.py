@@ -1,8 +1,5 @@
 """What the tables of verbs and of kinds of stores mean for the floors below: values, passed on by main.py."""
 
-from datetime import datetime
-from typing import Final
-
 from sqlmodel import Session
 
 from app.clock import SystemClock
@@ -18,18 +15,13 @@ from app.protection.queries import count_active
 from app.replication.agreements.service import agreements_naming
 from app.schedules.windows.service import WAKE_KEY as WINDOWS_KEY
 from app.settings import Settings
-from app.stores.checks.models import Finding, FindingSeverity, RecoveryRead, StoreCheck
+from app.stores.checks.models import RecoveryRead
 from app.stores.hooks import StoreHooks
 from app.stores.rows import Store
 from app.stores.service import stores_naming
 from app.verbs import table
 from app.verbs.stores.table import KINDS, kind_of
 from app.verbs.verb import Tools
-
-AHEAD: Final = (
-    "another Lethe has worked there, or this metadata is an old copy: jobs are refused; stop the other one, "
-    "then `lethe recover {store}`"
-)
 
 
 def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
@@ -64,22 +56,11 @@ def is_ahead(database: Database, store: Store, settings: Settings) -> bool:
     return kind_of(store).is_ahead(database, store, settings)
 
 
-def _check(database: Database, store: Store, settings: Settings, now: datetime) -> StoreCheck:
-    """What a kind's check finds, and whether jobs there would be refused by the fence of another metadata."""
-    found = kind_of(store).check(database, store, settings, now)
-    if found.reachable and is_ahead(database, store, settings):
-        found.findings.append(
-            Finding(code="EPOCH_AHEAD", severity=FindingSeverity.ERROR, detail=AHEAD.format(store=store.id))
-        )
-        found.ok = False
-    return found
-
-
 STORE_HOOKS = StoreHooks(
     count_active_jobs=_count_users,
     count_extinctions=lambda db, store: kind_of(store).extinctions(db, store),
     resumed=lambda db, store, now: wake(db, store_key(store), now=now),
     relabelled=lambda db, now: wake(db, WINDOWS_KEY, now=now),
-    checks=dict.fromkeys(KINDS, _check),
+    checks={name: kind.check for name, kind in KINDS.items()},
     recover=recover,
 )

@@ -8,8 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from app.db import Database
 from app.erase.cycle.attempt import MEDIUM_KEEPS_COPIES
 from app.erase.place import place_of
+from app.jobs.running.claims import current_epoch
+from app.protection.errors import EpochAhead
 from app.settings import Settings
 from app.stores.checks.models import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
 from app.stores.errors import StoreUrlRefused
@@ -34,7 +37,7 @@ LAYOUT: Final = f"JE log version {je_log.VERSION}"
 LOCK_NAME: Final = "je.lck"
 
 
-def check_environment(store: Store, settings: Settings, _now: datetime) -> StoreCheck:
+def check_environment(database: Database, store: Store, settings: Settings, _now: datetime) -> StoreCheck:
     """Look at the environment; whatever is wrong with it is a finding."""
     if not set(store.runs_on) <= set(settings.labels):
         detail = f"only runners labelled {', '.join(store.runs_on)} reach it; this service does not try"
@@ -47,7 +50,7 @@ def check_environment(store: Store, settings: Settings, _now: datetime) -> Store
     except LogRefused as error:
         return _refused(error.code, str(error))
     missing = _permissions(directory)
-    findings = [*_medium(store, directory), *_use(store, directory), *_control(directory)]
+    findings = [*_medium(store, directory), *_use(store, directory), *_control(database, store, directory)]
     findings += _replication(directory)
     if missing:
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
@@ -135,7 +138,7 @@ def _use(store: Store, directory: Path) -> list[Finding]:
     return [_warn("ENVIRONMENT_IN_USE", f"{detail}; a cycle in mode CLOSED waits until it is free")]
 
 
-def _control(directory: Path) -> list[Finding]:
+def _control(database: Database, store: Store, directory: Path) -> list[Finding]:
     try:
         with ControlFile.open(directory, create=False) as control:
             record = control.read()
@@ -146,8 +149,14 @@ def _control(directory: Path) -> list[Finding]:
         return [_warn(error.code, detail)]
     except ControlError as error:
         return [_error(error.code, error.detail)]
-    detail = f"epoch {record.epoch}, {len(record.ranges)} protected range(s)"
-    return [_info("CONTROL_FILE", detail)]
+    found = [_info("CONTROL_FILE", f"epoch {record.epoch}, {len(record.ranges)} protected range(s)")]
+    # Read after the control file: a job of ours that claims it at this moment has its token from before.
+    with database.reading() as db:
+        ours = current_epoch(db)
+    if record.epoch > ours:
+        ahead = EpochAhead(record.epoch, ours=ours, store=store.id)
+        found.append(_error("EPOCH_AHEAD", ahead.detail))
+    return found
 
 
 def _replication(directory: Path) -> list[Finding]:

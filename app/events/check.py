@@ -12,6 +12,8 @@ from app.db import Database
 from app.events.health.checking import health_findings, note_refused, try_reading
 from app.events.looks import keep_look
 from app.events.nodes import LOCAL_NODE, stores_of_name
+from app.events.recover import node_resources
+from app.jobs.running.recovery import ahead_findings
 from app.kit.durations import duration_of
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -79,6 +81,7 @@ def check_node(database: Database, store: Store, settings: Settings, now: dateti
             read_only=True,
         ) as conn:
             found = inspect_node(conn, store.cluster)
+            ahead = ahead_findings(database, conn, node_resources(store))
             confirmed = {} if found.catalog is None else confirmed_upto(conn, found.catalog)
             pairs = None if found.catalog is None else _matrix(conn, found.catalog)
             health = None if found.catalog is None else try_reading(conn, found.catalog)
@@ -94,6 +97,7 @@ def check_node(database: Database, store: Store, settings: Settings, now: dateti
     report = _report(database, store, found, confirmed, now)
     told = {finding.code for finding in report.findings}
     report.findings += health_findings(database, store, health, told)
+    report.add(ahead)
     return report
 
 

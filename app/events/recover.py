@@ -25,14 +25,15 @@ def recover_node(database: Database, settings: Settings, store: Store, actor: st
         actor,
         kind=JOB_CLEANUP,
         kinds={STEP: JOB_SYNC},
-        resources=_resources(store),
+        resources=node_resources(store),
     )
 
 
 def is_node_ahead(database: Database, store: Store, settings: Settings) -> bool:
     """Whether a node can be asked and has seen a greater epoch than ours."""
-    return is_target_ahead(database, settings, store, _resources(store))
+    return is_target_ahead(database, settings, store, node_resources(store))
 
 
-def _resources(store: Store) -> tuple[str, str, str]:
+def node_resources(store: Store) -> tuple[str, str, str]:
+    """What jobs there claim."""
     return cleanup_resource(store), switch_resource(store), sync_resource(store)

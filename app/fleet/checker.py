@@ -207,7 +207,7 @@ class Checker:
 
 
 def _stores(db: Session, store_ids: Sequence[str]) -> Sequence[Store]:
-    """Their rows, those that are still there, in one order: who changes several waits for nobody else."""
+    """Their rows, those that are still there, in one order: of two who change them none deadlocks."""
     return db.exec(select(Store).where(col(Store.id).in_(store_ids)).order_by(col(Store.id))).all()
 
 

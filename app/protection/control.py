@@ -130,11 +130,7 @@ class _Edit:
 
     def __call__(self, record: ControlRecord) -> ControlRecord:
         if self._epoch is not None and record.epoch > self._epoch:
-            raise EpochAhead(
-                f"the control file has epoch {record.epoch}, and ours is {self._epoch}: another Lethe has"
-                " worked here, or this metadata is an old copy;"
-                f" `lethe recover {self._store_id}` takes it back"
-            )
+            raise EpochAhead(record.epoch, ours=self._epoch, store=self._store_id)
         ids = list(dict.fromkeys(held.id for held in record.ranges))
         with self._database.reading() as db:
             claim = db.get(EnvironmentClaim, self._store_id)

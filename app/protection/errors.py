@@ -62,6 +62,12 @@ class EnvironmentUnusable(Conflict):
 class EpochAhead(Conflict):
     """The control file has seen a greater epoch: an old copy of the metadata, or another Lethe."""
 
+    def __init__(self, theirs: int, *, ours: int, store: str) -> None:
+        super().__init__(
+            f"the control file has epoch {theirs}, and ours is {ours}: another Lethe has worked here, or this"
+            f" metadata is an old copy; `lethe recover {store}` takes it back"
+        )
+
 
 class ProtectionExpired(Gone):
     """Its lease has run out."""

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from app.db import Database
+from app.jobs.running.recovery import ahead_findings
 from app.purge.backlog.keeping import backlog_findings
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import target_parameters
+from app.purge.recover import fence_resources
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.checks.models import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
@@ -36,6 +38,7 @@ def check_store(database: Database, store: Store, settings: Settings, now: datet
         ) as conn:
             inspection = inspect(conn)
             others = {kind: _look(conn, kind) for kind in OTHER_KINDS}
+            ahead = ahead_findings(database, conn, fence_resources(store))
     except TargetError as error:
         reachable = not error.transient and error.code not in UNREACHED
         finding = Finding(code=error.code, severity=FindingSeverity.ERROR, detail=error.detail)
@@ -45,6 +48,7 @@ def check_store(database: Database, store: Store, settings: Settings, now: datet
         return StoreCheck(ok=False, reachable=False, findings=[finding])
     report = _report(inspection, others, now)
     report.findings += backlog_findings(database, store, settings, inspection, now=now)
+    report.add(ahead)
     return report
 
 

@@ -16,17 +16,18 @@ def recover_store(database: Database, settings: Settings, store: Store, actor: s
 
     Raises: ServiceError: the target cannot be asked.
     """
-    return recover_target(database, settings, store, actor, kind=JOB_PURGE, resources=_resources(store))
+    return recover_target(database, settings, store, actor, kind=JOB_PURGE, resources=fence_resources(store))
 
 
 def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool:
     """Whether a store's target can be asked and has seen a greater epoch than ours."""
     if store.kind != StoreKind.SYMMETRICDS:
         return False
-    return is_target_ahead(database, settings, store, _resources(store))
+    return is_target_ahead(database, settings, store, fence_resources(store))
 
 
-def _resources(store: Store) -> list[str]:
+def fence_resources(store: Store) -> list[str]:
+    """What purges there claim."""
     return [
         fence_resource(store, tables) for tables in dict.fromkeys(kind.resource for kind in KINDS.values())
     ]

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from app.db import Database
-from app.jobs.running.recovery import is_target_ahead, recover_target
+from app.jobs.running.recovery import ahead_findings, is_target_ahead, recover_target
 from app.rows.rules import rows_resource
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -31,7 +31,9 @@ def check_database(database: Database, store: Store, settings: Settings, now: da
         limits = session_limits(settings)
         target = target_of(store, settings, database)
         with connect(target, application_name="lethe:check", limits=limits, read_only=True) as conn:
-            return _report(conn, now)
+            report = _report(conn, now)
+            report.add(ahead_findings(database, conn, [rows_resource(store)]))
+            return report
     except TargetError as error:
         reachable = not error.transient and error.code not in UNREACHED
         finding = _finding("ERROR", error.code, error.detail)

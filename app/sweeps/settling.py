@@ -11,6 +11,7 @@ from sqlmodel import Session
 
 from app.jobs.queries import get_job
 from app.jobs.running.context import JobContext
+from app.jobs.running.pace import fraction_of
 from app.jobs.writing import EVENT_PROGRESS
 
 REMOVED: Final = "removed"
@@ -47,6 +48,4 @@ def settled(progress: Mapping[str, Any] | None, told: Mapping[str, Any]) -> dict
         shown["done"] = gone
     if shown["total"] is not None:
         shown["total"] = max(shown["total"], shown["done"])
-    if shown["total"]:
-        shown["fraction"] = round(min(1.0, shown["done"] / shown["total"]), 4)
-    return shown
+    return shown | {"fraction": fraction_of(shown["done"], shown["total"])}

@@ -72,16 +72,21 @@ def test_backlog_needs_the_scope_and_the_store(
         problem(other.get(f"/v1/stores/{shop.id}/backlog"), 403, "STORE_FORBIDDEN")
 
 
+@pytest.fixture
+def commanded(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command asks the service of these tests."""
+    monkeypatch.setenv("LETHE_URL", str(http.base_url))
+    monkeypatch.setenv("LETHE_TOKEN", http.headers["authorization"].removeprefix("Bearer "))
+
+
+@pytest.mark.usefixtures("commanded")
 def test_command_tells_a_monitor_by_its_exit_code(
     http: httpx.Client,
     make_shop: MakeShop,
-    service: ServiceProcess,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shop = make_shop(parameters={"store.check.period": "PT0S"})
-    monkeypatch.setenv("LETHE_URL", str(http.base_url))
-    monkeypatch.setenv("LETHE_TOKEN", http.headers["authorization"].removeprefix("Bearer "))
     assert main(["symmetricds", "backlog", shop.id]) == 3
     assert "BACKLOG UNKNOWN - nobody has looked yet" in capsys.readouterr().out
     http.post(f"/v1/stores/{shop.id}:check")
@@ -94,15 +99,11 @@ def test_command_tells_a_monitor_by_its_exit_code(
     assert main(["symmetricds", "backlog", shop.id]) == 3
 
 
+@pytest.mark.usefixtures("commanded")
 def test_typo_in_a_check_is_unknown_and_names_what_is_known(
-    http: httpx.Client,
-    make_shop: MakeShop,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    http: httpx.Client, make_shop: MakeShop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop = make_shop(parameters={"store.check.period": "PT0S"})
-    monkeypatch.setenv("LETHE_URL", str(http.base_url))
-    monkeypatch.setenv("LETHE_TOKEN", http.headers["authorization"].removeprefix("Bearer "))
     with closing(sqlite3.connect(shop.path)) as target, target:
         target.execute(
             "insert into sym_node (node_id, node_group_id, external_id, sync_enabled)"

@@ -6,9 +6,13 @@ import contextlib
 import selectors
 import socket
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Self
 
 CHUNK = 65_536
+HELD_MAX_S = 20.0
+"""Longer than any wait for a silent server takes on a busy machine; for ever was the answer before."""
 
 
 class TcpProxy:
@@ -145,3 +149,17 @@ class Silencing(TcpProxy):
     def speak(self) -> None:
         """Say again what new connections are told; what was kept back is lost."""
         self.after_bytes = None
+
+
+def ended(act: Callable[[], object]) -> object:
+    """What becomes of an act in a thread of its own, which has an end: its result, or what it raises."""
+    future: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(act())
+        except Exception as error:  # noqa: BLE001 - whoever asked looks at it
+            future.set_result(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result(HELD_MAX_S)

@@ -21,7 +21,7 @@ from app.jobs.errors import JobFailed, JobStopped, LeaseLost, StopCause
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.claims import ClaimedJob
-from app.jobs.running.pace import Shown
+from app.jobs.running.pace import Shown, fraction_of
 from app.jobs.running.throttle import REQUESTED, Throttle
 from app.jobs.states import HELD, JobState
 from app.jobs.writing import EVENT_PROGRESS, change_job
@@ -303,7 +303,7 @@ class JobContext:
             "done": done,
             "total": total,
             "total_is_estimate": is_estimate,
-            "fraction": None if not total else round(min(1.0, done / total), 4),
+            "fraction": fraction_of(done, total),
             "rate_per_s": None if rate is None else round(rate, 1),
             "eta": None if eta is None else instant_text(eta),
         }

@@ -130,6 +130,11 @@ class Shown:
         return self._pace.rate
 
 
+def fraction_of(done: int, total: int | None) -> float | None:
+    """How much is done; None: nobody knows."""
+    return None if not total else round(min(1.0, done / total), 4)
+
+
 def rate_under(
     free: float | None, *, rows_per_s: float | None, intensity: float | None, work_per_row: float
 ) -> float | None:

@@ -23,10 +23,11 @@ from app.jobs.writing import add_job, state_event
 from app.outbox.facts import Fact
 from app.outbox.writing import forget_name, is_to_be_told, tell
 from app.settings import Settings
-from app.stores.checks.models import RecoveryRead
+from app.stores.checks.models import Finding, FindingSeverity, RecoveryRead
 from app.stores.rows import Store
 from app.stores.targets import opened
 from spark.targets.connection import Connection, identity
+from spark.targets.errors import TargetError
 from spark.targets.fence import greatest_fence
 from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
 
@@ -131,8 +132,32 @@ def refuse_ahead(database: Database, store: str, conn: Connection, resource: str
     ahead = fence_ahead(database, conn, resource)
     if ahead is not None:
         tell_ahead(database, store)
-        detail = f"the target's fence of {resource} is at {ahead.token} ({ahead.owner})"
-        raise EpochAhead(detail, ours=ahead.epoch)
+        raise _refusal(resource, ahead)
+
+
+def ahead_findings(database: Database, conn: Connection, resources: Sequence[str]) -> list[Finding]:
+    """What a check says of a target where jobs would be refused by the fence of another metadata.
+
+    Raises: TargetError: that passes; a ledger that this role may not read says nothing.
+    """
+    try:
+        fences = {each: greatest_fence(conn, each) for each in resources} if shows_ledger(conn) else {}
+    except TargetError as error:
+        if error.transient:
+            raise
+        return []
+    for resource, fence in fences.items():
+        ahead = _above_us(database, fence)
+        if ahead is not None:
+            detail = _refusal(resource, ahead).detail
+            return [Finding(code="EPOCH_AHEAD", severity=FindingSeverity.ERROR, detail=detail)]
+    return []
+
+
+def _refusal(resource: str, ahead: FenceAhead) -> EpochAhead:
+    return EpochAhead(
+        f"the target's fence of {resource} is at {ahead.token} ({ahead.owner})", ours=ahead.epoch
+    )
 
 
 def fence_ahead(database: Database, conn: Connection, resource: str) -> FenceAhead | None:

@@ -1,5 +1,6 @@
 """What `:check` and `:recover` tell of a store's target."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -116,6 +117,11 @@ class StoreCheck(Model):
     )
     can: list[str] = Field(default_factory=list)
     slony: SlonyCheck | None = Field(default=None, description="SLONY only.")
+
+    def add(self, findings: Sequence[Finding]) -> None:
+        """Further findings; with an error among them it is not ok any more."""
+        self.findings += findings
+        self.ok = self.ok and all(each.severity is not FindingSeverity.ERROR for each in findings)
 
 
 class GivenUpRead(Model):

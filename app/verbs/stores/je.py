@@ -1,22 +1,13 @@
 """An environment of Berkeley DB JE."""
 
-from datetime import datetime
-
 from sqlmodel import Session
 
-from app.db import Database
 from app.erase.check import check_environment
 from app.erase.recover import is_environment_ahead, recover_environment
 from app.extinction.status import known_extinctions
 from app.kinds.je import RULES
-from app.settings import Settings
-from app.stores.checks.models import StoreCheck
 from app.stores.rows import Store
 from app.verbs.stores.kind import KindOfStore
-
-
-def _check(_database: Database, store: Store, settings: Settings, now: datetime) -> StoreCheck:
-    return check_environment(store, settings, now)
 
 
 def _extinctions(db: Session, store: Store) -> int:
@@ -26,7 +17,7 @@ def _extinctions(db: Session, store: Store) -> int:
 
 JE = KindOfStore(
     rules=RULES,
-    check=_check,
+    check=check_environment,
     recover=recover_environment,
     is_ahead=is_environment_ahead,
     extinctions=_extinctions,

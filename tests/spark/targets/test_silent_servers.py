@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,12 +13,10 @@ from sqlalchemy.engine import make_url
 from spark.targets import target as targets
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetStatementTimeout, TargetUnreachable
-from tests.journeys.tcp_proxy import Silencing
+from tests.journeys.tcp_proxy import Silencing, ended
 
 LIMITS = SessionLimits(statement_timeout_ms=1_000, connect_timeout_s=2)
 MARGIN_S = 0.5
-HELD_MAX_S = 20.0
-"""Longer than any of these may take on a machine that is busy; for ever was the answer before."""
 GIVEN_UP = {"postgresql": TargetUnreachable, "mysql": TargetStatementTimeout}
 """MySQL limits the time of SELECT alone: there our own patience is the limit of a statement."""
 MANY_ROWS = "select n, repeat('x', 1000) from generate_series(1, 100000) n"
@@ -50,20 +46,6 @@ def silencing(real: Target, short_margin: None) -> Iterator[Silencing]:
 def behind(real: Target, silencing: Silencing) -> Target:
     url = make_url(real.url).set(host="127.0.0.1", port=silencing.port)
     return replace(real, url=url.render_as_string(hide_password=False))
-
-
-def ended(act: Callable[[], object]) -> object:
-    """What becomes of an act in a thread of its own, which has an end."""
-    future: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(act())
-        except TargetError as error:
-            future.set_result(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future.result(HELD_MAX_S)
 
 
 def opened(target: Target) -> Connection:
