@@ -3,6 +3,7 @@
 import ipaddress
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from sqlalchemy.engine import URL, make_url
@@ -33,6 +34,8 @@ SYSTEM_AUTHORITIES = "system"
 POSTGRESQL_PORT = 5432
 MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "unix_socket"})
 MYSQL_PORT = 3306
+URLS_KEPT = 1024
+"""Parsed ones: stores are asked for again and again."""
 MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 # The client gives up later than the server, where the server can be told at all.
@@ -260,6 +263,7 @@ def _option(parsed: URL, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+@lru_cache(maxsize=URLS_KEPT)
 def _parsed(url: str) -> URL:
     try:
         return make_url(url)

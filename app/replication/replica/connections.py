@@ -21,6 +21,8 @@ from spark.targets.errors import TargetError, TargetLockTimeout
 IDLE_MAX_S: Final = {"sqlite": 0.2, "postgresql": 30.0}
 IDLE_KEPT_MAX: Final = 8
 WRITER_TURN_MAX_S: Final = 20.0
+_FILE: Final = "file of a writer's turn"
+"""Key of `Connection.noted`."""
 
 Place = tuple[int, int] | None
 """Device and inode of a SQLite file."""
@@ -155,16 +157,23 @@ class WriterTurns:
         self._locks: dict[str, FifoLock] = {}
 
     @contextmanager
-    def turn(self, target: Target, *, wait_max_s: float = WRITER_TURN_MAX_S) -> Iterator[None]:
+    def turn(
+        self, target: Target, noted: dict[str, str | None], *, wait_max_s: float = WRITER_TURN_MAX_S
+    ) -> Iterator[None]:
         """Hold the turn for one transaction.
 
+        Args:
+            noted: of the connection, which stays at the file that it has opened: its path is found out once.
         Raises: TargetLockTimeout: it did not come in time.
         """
         if target.dialect != "sqlite":
             yield
             return
+        file = noted.get(_FILE)
+        if file is None:
+            file = noted[_FILE] = os.path.realpath(sqlite_path(target))
         with self._guard:
-            lock = self._locks.setdefault(os.path.realpath(sqlite_path(target)), FifoLock())
+            lock = self._locks.setdefault(file, FifoLock())
         if not lock.acquire(wait_max_s):
             raise TargetLockTimeout("other writers of this process hold the file")
         try:

@@ -122,7 +122,7 @@ def writer_turn(conn: Connection) -> Iterator[None]:
 
     Raises: TargetLockTimeout: other writers of this process took too long.
     """
-    with _turns.turn(conn.target):
+    with _turns.turn(conn.target, conn.noted):
         yield
 
 

@@ -124,14 +124,14 @@ def test_writers_of_one_file_take_turns_whatever_it_is_called(file: Path, tmp_pa
     turns = WriterTurns()
     link = tmp_path / "link.db"
     link.symlink_to(file)
-    with turns.turn(Target(f"sqlite:///{file}")):
-        with pytest.raises(TargetLockTimeout), turns.turn(Target(f"sqlite:///{link}"), wait_max_s=0.01):
+    with turns.turn(Target(f"sqlite:///{file}"), {}):
+        with pytest.raises(TargetLockTimeout), turns.turn(Target(f"sqlite:///{link}"), {}, wait_max_s=0.01):
             pass
-        with turns.turn(Target(f"sqlite:///{tmp_path / 'other.db'}"), wait_max_s=0.01):
+        with turns.turn(Target(f"sqlite:///{tmp_path / 'other.db'}"), {}, wait_max_s=0.01):
             pass
-        with turns.turn(Target("postgresql+psycopg://u@h/d"), wait_max_s=0.01):
+        with turns.turn(Target("postgresql+psycopg://u@h/d"), {}, wait_max_s=0.01):
             pass
-    with turns.turn(Target(f"sqlite:///{link}"), wait_max_s=0.01):
+    with turns.turn(Target(f"sqlite:///{link}"), {}, wait_max_s=0.01):
         pass
 
 
