@@ -21,7 +21,7 @@ from app.jobs.engines.spark_service import SparkService
 from app.kit.spark.settings import SparkSettings
 from app.settings import Settings
 from spark.targets.connection import Connection
-from spark.targets.work import Outcome, UnitWork, do_unit, open_worker
+from spark.targets.work import AnyWork, Outcome, UnitWork, do_unit, open_worker
 
 Name = Literal["threads", "processes", "spark"]
 NAMES: Final[tuple[Name, ...]] = ("threads", "processes", "spark")
@@ -36,7 +36,7 @@ _connections: dict[bytes, Connection] = {}
 class ProcessLease(EngineLease[Unit, Result]):
     """Units of one work, over the processes."""
 
-    def __init__(self, pool: ProcessPoolExecutor, work: UnitWork[Unit, Result], ahead: int) -> None:
+    def __init__(self, pool: ProcessPoolExecutor, work: AnyWork[Unit, Result], ahead: int) -> None:
         self._pool = pool
         self._work = pickle.dumps(work)
         self._ahead = ahead
@@ -75,7 +75,7 @@ class ProcessEngine:
 
     @contextmanager
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
+        self, work: AnyWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
     ) -> Iterator[EngineLease[Unit, Result]]:
         """Lend as many as a lease of the service would get."""
         yield ProcessLease(self._pool, work, AHEAD * min(workers, self._cores))
@@ -153,12 +153,13 @@ def _spark(cores: int, scratch: Path) -> Iterator[Crew]:
 
 
 def _in_process(packed: bytes, unit: Any) -> Outcome[Any, Any]:
-    work: UnitWork[Any, Any] = pickle.loads(packed)
+    work: AnyWork[Any, Any] = pickle.loads(packed)
     return do_unit(work, lambda: _connection(packed, work), unit)
 
 
-def _connection(packed: bytes, work: UnitWork[Any, Any]) -> Connection:
+def _connection(packed: bytes, work: AnyWork[Any, Any]) -> Connection:
     """One connection for each work in a process, until the process ends."""
+    assert isinstance(work, UnitWork), "work on files asks for no connection"
     if packed not in _connections:
         _connections[packed] = open_worker(work)
     return _connections[packed]

@@ -20,7 +20,7 @@ from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.pool.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
 from spark.pool.snapshot import JobClass
 from spark.targets.task import Deliver, Task
-from spark.targets.work import UnitWork
+from spark.targets.work import AnyWork
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -108,7 +108,7 @@ class Exchange:
         self._threads: list[threading.Thread] = []
         self._is_closed = False
 
-    def lease(self, work: UnitWork[Unit, Result], terms: LeaseTerms) -> ExchangeLease[Unit, Result]:
+    def lease(self, work: AnyWork[Unit, Result], terms: LeaseTerms) -> ExchangeLease[Unit, Result]:
         """A place for one job.
 
         Raises: TaskBroken: the work cannot be sent. PoolStopped: the exchange has ended.

@@ -9,7 +9,7 @@ from spark.exchange.board import Board, LeaseState
 from spark.exchange.errors import TaskBroken
 from spark.pool.snapshot import JobClass
 from spark.targets.task import Unsendable, pack
-from spark.targets.work import Outcome, UnitWork
+from spark.targets.work import AnyWork, Outcome
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -44,12 +44,13 @@ class ExchangeLease(Generic[Unit, Result]):
     Raises: TaskBroken: the work cannot be sent.
     """
 
-    def __init__(self, board: Board, work: UnitWork[Unit, Result], terms: LeaseTerms) -> None:
+    def __init__(self, board: Board, work: AnyWork[Unit, Result], terms: LeaseTerms) -> None:
         assert terms.workers >= 1, "somebody works"
         self._board = board
         self._terms = terms
-        place = work.place or f"{work.target.url} {work.target.schema}"
-        self._state = LeaseState(place, terms.workers, terms.job_class, work=_packed(work), name=terms.name)
+        self._state = LeaseState(
+            work.counted_at, terms.workers, terms.job_class, work=_packed(work), name=terms.name
+        )
         board.open(self._state)
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 Rules:
 - nothing but the death of the worker makes a task fail: Spark would repeat what cannot succeed;
 - after an error of the target the rest of the list is not run: the caller hands it in again;
-- the connection is opened here and closed at the end: none outlives its task.
+- the connection is opened here and closed at the end: none outlives its task. Work on files has none.
 """
 
 import pickle
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError
-from spark.targets.work import UnitWork, do_unit, open_worker
+from spark.targets.work import AnyWork, UnitWork, do_unit, open_worker
 
 ReportKind = Literal["DONE", "NOT_RUN", "BROKEN", "RAN"]
 NO_TICKET = 0
@@ -25,7 +25,7 @@ class Task:
     """Units of one work; everything inside is pickled already, so that a foreign object spoils only itself.
 
     Args:
-        work: a UnitWork.
+        work: a UnitWork, or a FileWork.
         units: ticket and unit.
     """
 
@@ -87,7 +87,7 @@ class Unsendable(Exception):
 def run_task(task: Task) -> list[Report]:
     """Do the units of a task in their order; one report for each."""
     try:
-        work: UnitWork[Any, Any] = pickle.loads(task.work)  # noqa: S301 - our own driver wrote it
+        work: AnyWork[Any, Any] = pickle.loads(task.work)  # noqa: S301 - our own driver wrote it
         units = [pickle.loads(content) for _, content in task.units]  # noqa: S301
     except Exception as error:  # noqa: BLE001 - the runner of this side: an import may raise anything
         return [Report(task.number, ticket, "BROKEN", _line(error)) for ticket, _ in task.units]
@@ -114,9 +114,9 @@ def _reports(task: Task, worker: "_Worker", units: Sequence[Any]) -> list[Report
 
 
 class _Worker:
-    """The connection of one task, opened by its first unit."""
+    """The connection of one task, opened by the first unit that needs one."""
 
-    def __init__(self, work: UnitWork[Any, Any]) -> None:
+    def __init__(self, work: AnyWork[Any, Any]) -> None:
         self._work = work
         self._connection: Connection | None = None
 
@@ -131,6 +131,7 @@ class _Worker:
             self._connection.close()
 
     def _opened(self) -> Connection:
+        assert isinstance(self._work, UnitWork), "work on files asks for no connection"
         if self._connection is None or self._connection.closed:
             self._connection = open_worker(self._work)
         return self._connection

@@ -1,4 +1,4 @@
-"""What a worker does, wherever it runs: open a connection, do units on it, tell how each ended.
+"""What a worker does, wherever it runs: open the connection that work needs, do units, tell how each ended.
 
 Threads of the service and Python workers of Spark run the same code; an error of the target is a value.
 """
@@ -39,6 +39,41 @@ class UnitWork(Generic[Unit, Result]):
     place: str | None = None
     folder: str | None = None
 
+    @property
+    def counted_at(self) -> str:
+        """The place at which its workers are counted."""
+        return self.place or f"{self.target.url} {self.target.schema}"
+
+    def do(self, connection: Callable[[], Connection], unit: Unit) -> Result:
+        """Do one unit on the worker's connection."""
+        return self.run(connection(), unit)
+
+
+@dataclass(frozen=True, slots=True)
+class FileWork(Generic[Unit, Result]):
+    """Work on files alone: it has no target, so no worker opens a connection for it; picklable.
+
+    Args:
+        run: does one unit; a TargetError is its outcome, as of any unit.
+        place: where the files lie: workers of several jobs there are counted together.
+    """
+
+    run: Callable[[Unit], Result]
+    place: str
+
+    @property
+    def counted_at(self) -> str:
+        """The place at which its workers are counted."""
+        return self.place
+
+    def do(self, _connection: Callable[[], Connection], unit: Unit) -> Result:
+        """Do one unit; nobody is asked for a connection."""
+        return self.run(unit)
+
+
+AnyWork = UnitWork[Unit, Result] | FileWork[Unit, Result]
+"""What an engine is given to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Unit, Result]):
@@ -52,6 +87,16 @@ class Outcome(Generic[Unit, Result]):
 
 def nothing(_conn: Connection) -> None:
     """Nobody wants to know of the connection."""
+
+
+def require_folder(folder: str) -> None:
+    """See that a folder of the archive is there: a machine that does not share it must do nothing.
+
+    Raises: ArchiveFailed: it is not; the detail names this machine.
+    """
+    if not os.path.isdir(folder):
+        where = socket.gethostname()
+        raise ArchiveFailed(f"{folder} is not there on {where}: the archive root must be shared storage")
 
 
 def open_worker(
@@ -69,9 +114,8 @@ def open_worker(
         failed: told of the connection that was closed again.
     Raises: TargetError.
     """
-    if work.folder is not None and not os.path.isdir(work.folder):
-        where = socket.gethostname()
-        raise ArchiveFailed(f"{work.folder} is not there on {where}: the archive root must be shared storage")
+    if work.folder is not None:
+        require_folder(work.folder)
     conn = connect(work.target, application_name=work.application_name, limits=work.limits)
     opened(conn)
     try:
@@ -88,16 +132,20 @@ def open_worker(
 
 
 def do_unit(
-    work: UnitWork[Unit, Result],
+    work: AnyWork[Unit, Result],
     connection: Callable[[], Connection],
     unit: Unit,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome[Unit, Result]:
-    """Do one unit, the opening of its connection included; an error of the target is its outcome."""
+    """Do one unit, the opening of its connection included; an error of the target is its outcome.
+
+    Args:
+        connection: gives the worker's own; asked only by work that has a target.
+    """
     began = clock()
     try:
-        result = work.run(connection(), unit)
+        result = work.do(connection, unit)
     except TargetError as error:
         return Outcome(unit, None, error, clock() - began)
     return Outcome(unit, result, None, clock() - began)

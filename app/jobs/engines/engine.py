@@ -1,10 +1,11 @@
 """Engines: what runs the units of a job. The inline one does it in threads of this process.
 
-A domain gives an engine the work (a picklable function over a connection and a unit) and a lazy stream of
-units; it gets outcomes back as they end. The pooled Spark session fills the same interface.
+A domain gives an engine the work (a picklable function over a connection and a unit; over a unit alone, where
+it is of files) and a lazy stream of units; it gets outcomes back as they end. The pooled Spark session fills
+the same interface.
 
 Invariants:
-- at most `workers` units are under way, each on a connection of its own;
+- at most `workers` units are under way, each on a connection of its own where the work has a target;
 - after `cancel()` no unit starts, and those under way end with TargetCancelled;
 - `close()` returns when no unit is under way and every connection is closed.
 """
@@ -23,7 +24,7 @@ from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetCancelled
-from spark.targets.work import Outcome, UnitWork, do_unit, open_worker
+from spark.targets.work import AnyWork, Outcome, UnitWork, do_unit, open_worker
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -85,11 +86,11 @@ class EngineLease(Protocol[Unit, Result]):
 
 
 class InlineLease(Generic[Unit, Result]):
-    """Threads of this process, each with its own connection."""
+    """Threads of this process, each with its own connection where the work has a target."""
 
     def __init__(
         self,
-        work: UnitWork[Unit, Result],
+        work: AnyWork[Unit, Result],
         *,
         workers: int,
         clock: Clock,
@@ -149,6 +150,8 @@ class InlineLease(Generic[Unit, Result]):
         assert not self._connections, "a unit was under way, and has opened a connection"
 
     def _run(self, unit: Unit) -> Outcome[Unit, Result]:
+        if self._cancelled:
+            return Outcome(unit, None, TargetCancelled("the job stops"), 0.0)
         return do_unit(self._work, self._connection, unit, clock=self._clock.boottime_s)
 
     def _connection(self) -> Connection:
@@ -158,6 +161,7 @@ class InlineLease(Generic[Unit, Result]):
             return current
         if current is not None:
             self._forget(current)
+        assert isinstance(self._work, UnitWork), "work on files asks for no connection"
         self._local.connection = open_worker(
             self._work, may_work=self._may_work, opened=self._remember, failed=self._forget
         )
@@ -184,7 +188,7 @@ class Engine(Protocol):
     name: Literal["INLINE", "SPARK"]
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
+        self, work: AnyWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend workers for the time of a `with` block.
 
@@ -202,7 +206,7 @@ class InlineEngine:
         self._clock = clock
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
+        self, work: AnyWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend threads."""
         return InlineLease(work, workers=workers, clock=self._clock, may_work=borrower.may_work)

@@ -22,7 +22,7 @@ from spark.exchange.errors import TaskBroken, UnitsLost
 from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.pool.errors import LeaseRefused, PoolQueueFull
 from spark.pool.snapshot import PoolSnapshot
-from spark.targets.work import Outcome, UnitWork
+from spark.targets.work import AnyWork, Outcome
 
 if TYPE_CHECKING:  # it needs the extra `spark`
     from spark.exchange.dispatch import Exchange
@@ -82,7 +82,7 @@ class SparkEngine:
         return self.exchange.snapshot().leases_waiting >= self._queue_max
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
+        self, work: AnyWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend tasks; the pool is started where it does not run.
 
