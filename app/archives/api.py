@@ -7,10 +7,10 @@ from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.archives.models import ArchiveDetail, ArchiveRead, RestoreRequest
+from app.archives.models import ArchiveDetail, ArchiveRead, ArchiveVerifyRequest, RestoreRequest
 from app.archives.rows import Archive
 from app.archives.service import describe_archive, get_archive, list_archives
-from app.archives.submitting import JOB_RESTORE, JOB_VERIFY, submit_archive_job
+from app.archives.submitting import submit_archive_job
 from app.auth.access import Condition, DatabaseDep, clock_of, requires, settings_of, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
@@ -18,6 +18,8 @@ from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.jobs.api import accepted
+from app.jobs.engines.choice import check_engine
+from app.jobs.engines.spark_api import check_room
 from app.jobs.models import JobRead
 from app.jobs.rows import Job
 from app.kit.http.routing import new_router
@@ -80,16 +82,16 @@ def get_one_archive(job_id: ArchiveId, caller: Reader, database: DatabaseDep) ->
 
 
 def _submit(
-    request: Request, caller: Caller, job_id: str, *, kind: str, body: RestoreRequest | None
+    request: Request, caller: Caller, job_id: str, body: ArchiveVerifyRequest | RestoreRequest
 ) -> Response:
     settings = settings_of(request)
 
     def effect(db: Session) -> Answer:
         row = _visible(db, job_id, caller)
         now = clock_of(request).now()
-        return accepted(submit_archive_job(db, row, kind, body, caller=caller, settings=settings, now=now))
+        return accepted(submit_archive_job(db, row, body, caller=caller, settings=settings, now=now))
 
-    verb = "verify" if kind == JOB_VERIFY else "restore"
+    verb = "restore" if isinstance(body, RestoreRequest) else "verify"
     response = mutate(
         request, caller, effect, action=Action(f"archive.{verb}"), subject=("archive", job_id), body=body
     )
@@ -109,10 +111,14 @@ def post_verify(
     job_id: ArchiveId,
     request: Request,
     caller: Verifier,
+    body: ArchiveVerifyRequest | None = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """A job that reads every file and compares hash and row count."""
-    return _submit(request, caller, job_id, kind=JOB_VERIFY, body=None)
+    """A job that reads every file and compares hash and row count, here or by workers of Spark."""
+    asked = body or ArchiveVerifyRequest()
+    check_engine(asked.engine, settings_of(request))
+    check_room(request, asked.engine)
+    return _submit(request, caller, job_id, asked)
 
 
 @router.post(
@@ -136,4 +142,4 @@ def post_restore(
     if body.into.file is not None:
         caller.require(FILE.scope)
         check_root(FilePath(body.into.file), settings_of(request))
-    return _submit(request, caller, job_id, kind=JOB_RESTORE, body=body)
+    return _submit(request, caller, job_id, body)

@@ -8,6 +8,7 @@ from sqlmodel import Field
 from app.archives.rows import ArchiveBase
 from app.kit.model import Model
 from app.kit.values import Text
+from app.settings import EngineChoice
 from app.stores.fields import Identifier
 
 
@@ -74,9 +75,12 @@ class RestoreRequest(Model):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class NewestArchive(Model):
-    """A POST without a body names the archive by its path; a schedule means the newest one."""
+class ArchiveVerifyRequest(Model):
+    """How to read an archive again; the path of the POST names it, a schedule means the newest one."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"engine": "AUTO", "reason": "yearly audit"}]}
+    )
 
-    reason: str | None = None
+    engine: EngineChoice | None = Field(default=None, description="Null: the service's default.")
+    reason: Text | None = Field(default=None, max_length=500)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from app.archives.models import RestoreInto
 from app.kit.model import Model
+from app.settings import EngineChoice
 
 Counts = Literal["EXACT", "AT_LEAST"]
 
@@ -29,14 +30,16 @@ class KeptArchive(Model):
 
 
 class ArchiveVerifyParams(Model):
-    """The archive to verify."""
+    """The archive to verify, and what reads it."""
 
     archive: str = Field(description="Id of the job that archived.")
+    engine: EngineChoice | None = None
 
 
-class ArchiveRestoreParams(ArchiveVerifyParams):
+class ArchiveRestoreParams(Model):
     """The archive to restore, and where to."""
 
+    archive: str = Field(description="Id of the job that archived.")
     into: RestoreInto
 
 

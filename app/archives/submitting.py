@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from sqlmodel import Session, col, select
 
-from app.archives.models import NewestArchive, RestoreRequest
+from app.archives.models import ArchiveVerifyRequest, RestoreRequest
 from app.archives.rows import Archive
 from app.archives.service import ArchiveNotFound
 from app.auth.service import Caller
 from app.errors import Conflict
 from app.jobs.batches.bodies import read_body
+from app.jobs.engines.choice import check_engine
 from app.jobs.models import Subject
 from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict, submit, whole_of
@@ -25,44 +26,47 @@ JOB_RESTORE: Final = "ARCHIVE_RESTORE"
 def submit_archive_job(
     db: Session,
     row: Archive,
-    kind: str,
-    body: RestoreRequest | None,
+    body: ArchiveVerifyRequest | RestoreRequest,
     *,
     caller: Caller,
     settings: Settings,
     now: datetime,
-    reason: str | None = None,
 ) -> Job:
-    """Queue a verification, or with a body a restore.
+    """Queue a verification or a restore.
 
     Raises: Conflict, ConflictingJob, QueueFull.
     """
     store = db.get(Store, row.store)
-    if store is None and body is not None and body.into.file is None:
+    into = body.into if isinstance(body, RestoreRequest) else None
+    if store is None and into is not None and into.file is None:
         raise Conflict("the archive's store is no longer registered", code="STORE_REMOVED")
-    resource = whole_of(row.resource) if body is not None and body.into.live else None
+    resource = whole_of(row.resource) if into is not None and into.live else None
     if resource is not None and store is not None:
         identity = store.target_identity
         refuse_conflict(db, store=store.id, identity=identity, resource=resource, but_resting=True)
     runs_on = list(store.runs_on) if store else []
     if settings.archive_root is None:  # the files lie on that instance's disk
         runs_on.append(f"instance/{row.instance}")
-    params: dict[str, Any] = {"archive": row.job_id}
-    if body is not None:
-        params |= {"into": body.into.model_dump(mode="json", by_alias=True)}
     wanted = JobRequest(
-        kind=kind,
+        kind=JOB_VERIFY if into is None else JOB_RESTORE,
         store=row.store,
-        params=params,
+        params={"archive": row.job_id} | _chosen(body),
         requested_by=caller.name,
         token_id=caller.token_id,
         runs_on=runs_on,
-        reason=body.reason if body else reason,
+        reason=body.reason,
         claim_identity=store.target_identity if store and resource else None,
         claim_resource=resource,
         subject=Subject(type="archive", id=row.job_id, href=f"/v1/archives/{row.job_id}"),
     )
     return submit(db, wanted, now=now, queued_max=settings.jobs_queued_max)
+
+
+def _chosen(body: ArchiveVerifyRequest | RestoreRequest) -> dict[str, Any]:
+    """What the request names besides the archive."""
+    if isinstance(body, RestoreRequest):
+        return {"into": body.into.model_dump(mode="json", by_alias=True)}
+    return {} if body.engine is None else {"engine": body.engine}
 
 
 def submit_newest_verify(
@@ -76,13 +80,12 @@ def submit_newest_verify(
 ) -> Job:
     """Queue the verification of the archive that a store has had last: a schedule names none.
 
-    Raises: InvalidRequest, QueueFull; ArchiveNotFound: it has none.
+    Raises: InvalidRequest, SparkDisabled, QueueFull; ArchiveNotFound: it has none.
     """
-    reason = read_body(NewestArchive, params).reason
+    body = read_body(ArchiveVerifyRequest, params)
+    check_engine(body.engine, settings)
     newest = select(Archive).where(Archive.store == store.id).order_by(col(Archive.job_id).desc()).limit(1)
     row = db.exec(newest).first()
     if row is None:
         raise ArchiveNotFound(f"the store {store.id} has no archive that could be verified")
-    return submit_archive_job(
-        db, row, JOB_VERIFY, None, caller=caller, settings=settings, now=now, reason=reason
-    )
+    return submit_archive_job(db, row, body, caller=caller, settings=settings, now=now)

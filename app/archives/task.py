@@ -1,14 +1,17 @@
 """The tasks of archives: verify every file, restore rows into a file, a schema or the live tables."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from app.archives.models import RestoreInto
+from app.archives.rows import Archive
 from app.archives.service import entries_on_disk, get_archive
+from app.archives.verifying import UNIT, checks_here, checks_on, choose_engine
 from app.errors import ServiceError
+from app.jobs.engines.choice import Engines
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
@@ -16,7 +19,6 @@ from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.jobs.running.suspension import awake_store
 from app.jobs.service import whole_of
 from app.stores.targets import session_limits, target_of
-from spark.targets.archive.archive import FileCheck, verify
 from spark.targets.archive.restore import (
     published_before,
     restore_into_file,
@@ -33,18 +35,21 @@ from spark.targets.manifest import ManifestEntry
 SHOWN_MAX = 200
 CHECKPOINT_FILE = "restored_file"
 """Which file the restore made, before it has its name, and what is in it."""
-UNIT = "files"
-FILES_AT_ONCE: Final = 16
-"""After so many the job looks whether it must stop."""
 
 
-def run_verify(context: JobContext) -> Mapping[str, Any]:
+def run_verify(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     """Read every file of an archive and compare hash and row count.
 
-    Raises: JobFailed: ARCHIVE_CORRUPT, with the files.
+    Raises: JobFailed: ARCHIVE_CORRUPT, with the files; ARCHIVE_FAILED: workers do not see them.
     """
-    entries, source = _entries(context)
-    checks = list(_checks(context, entries))
+    row = _archive(context)
+    directory = Path(row.directory)
+    entries, source = _entries(context, row)
+    engine = choose_engine(context, engines, directory, entries)
+    if engine.name == "SPARK" and entries:
+        checks = checks_on(context, engine, directory, entries)
+    else:
+        checks = list(checks_here(context, entries))
     bad = [check for check in checks if check.state != "OK"]
     result = {
         "files": len(checks),
@@ -62,23 +67,19 @@ def run_verify(context: JobContext) -> Mapping[str, Any]:
     return result
 
 
-def _checks(context: JobContext, entries: Sequence[ManifestEntry]) -> Iterator[FileCheck]:
-    """Read the files; their checks in their order."""
-    for done in range(0, len(entries), FILES_AT_ONCE):
-        context.check()
-        context.progress(unit=UNIT, done=done, total=len(entries))
-        yield from verify(entries[done : done + FILES_AT_ONCE])
+def _archive(context: JobContext) -> Archive:
+    """The archive that the job is asked for."""
+    archived = str(context.job.params["archive"])
+    return context.write(lambda db: get_archive(db, archived))
 
 
-def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
+def _entries(context: JobContext, row: Archive) -> tuple[list[ManifestEntry], str]:
     """The valid files: by the target's ledger, else the manifest beside them, else all that are whole.
 
     None only where the ledger knows of none and none was ever counted: a purge that removed nothing.
 
     Raises: JobFailed: ARCHIVE_EMPTY.
     """
-    archived = str(context.job.params["archive"])
-    row = context.write(lambda db: get_archive(db, archived))
     is_empty = False
     with suppress(TargetError, ServiceError):
         store = read_store_of(context)
@@ -88,7 +89,7 @@ def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
             limits=session_limits(context.settings),
         ) as conn:
             kept_here = has_ledger(conn)
-            entries = archive_manifest(conn, archived) if kept_here else []
+            entries = archive_manifest(conn, row.job_id) if kept_here else []
             if entries:
                 return entries, "LEDGER"
             is_empty = kept_here and row.files == 0
@@ -105,7 +106,7 @@ def run_restore(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobFailed: RESTORE_REFUSED when units were refused; the others are restored.
     """
-    entries, source = _entries(context)
+    entries, source = _entries(context, _archive(context))
     if not entries:
         raise JobFailed("ARCHIVE_EMPTY", "the purge removed nothing: there is nothing to bring back")
     into = RestoreInto.model_validate(context.job.params["into"])
@@ -180,9 +181,7 @@ def _resource(context: JobContext, into: RestoreInto) -> str:
     """The tables that a restore writes: the live ones, or those of its schema."""
     if into.schema_name is not None:
         return f"{into.schema_name}.restore"
-    archived = str(context.job.params["archive"])
-    resource = context.write(lambda db: get_archive(db, archived)).resource
-    return whole_of(resource)
+    return whole_of(_archive(context).resource)
 
 
 def _into_file(

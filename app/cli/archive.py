@@ -8,7 +8,7 @@ import typer
 
 from app.cli.shell.arguments import Timeout
 from app.cli.shell.exits import ExitCode
-from app.cli.shell.job_options import Wait
+from app.cli.shell.job_options import EngineChoice, Wait
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.store_filter import note_unknown_stores
 from app.cli.shell.watching import finish
@@ -20,6 +20,9 @@ app = typer.Typer(
     help="What purges kept: list, verify, restore.",
 )
 
+Engine = Annotated[
+    EngineChoice | None, typer.Option("--engine", case_sensitive=False, help="What reads the files.")
+]
 ArchiveId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the purge that wrote it.")]
 
 SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
@@ -59,12 +62,14 @@ def list_archives(
 
 @app.command("verify")
 @on_service
-def verify(session: Session, job: ArchiveId, *, wait: Wait = True, timeout: Timeout = None) -> int:
+def verify(
+    session: Session, job: ArchiveId, *, engine: Engine = None, wait: Wait = True, timeout: Timeout = None
+) -> int:
     """Read every file again and compare it with the manifest. Exit 1 where one is missing or differs.
 
     Example: lethe archive verify job_01jdb5q6w3r8m2k4n7p9s0t1v2
     """
-    started = session.client.archives.verify(job)
+    started = session.client.archives.verify(job, engine=engine)
     return finish(session, started, wait=wait, timeout_s=timeout)
 
 

@@ -1,6 +1,8 @@
 """Archives: read again, and brought back."""
 
-from app.archives.models import RestoreInto, RestoreRequest
+from functools import partial
+
+from app.archives.models import ArchiveVerifyRequest, RestoreInto, RestoreRequest
 from app.archives.results import (
     ArchiveRestoreParams,
     ArchiveRestoreResult,
@@ -11,7 +13,7 @@ from app.archives.submitting import JOB_RESTORE, JOB_VERIFY, submit_newest_verif
 from app.auth.scopes import Scope
 from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
-from app.verbs.verb import NOWHERE, Limits, NoBody, Params, Scopes, Task, Tools, Verb
+from app.verbs.verb import NOWHERE, Limits, Params, Scopes, Task, Tools, Verb
 
 
 def _of_the_place(params: Params) -> Scopes:
@@ -25,10 +27,10 @@ def _of_the_place(params: Params) -> Scopes:
 # -- what runs: its modules are loaded with the first job of the kind
 
 
-def _verify(_tools: Tools) -> Task:
+def _verify(tools: Tools) -> Task:
     from app.archives.task import run_verify
 
-    return run_verify
+    return partial(run_verify, engines=tools.engines)
 
 
 def _restore(_tools: Tools) -> Task:
@@ -43,7 +45,7 @@ VERIFY = Verb(
     kind=JOB_VERIFY,
     stores=NOWHERE,
     scope=Scope.EVIDENCE_VERIFY,
-    request=NoBody,
+    request=ArchiveVerifyRequest,
     params=ArchiveVerifyParams,
     result=ArchiveVerifyResult,
     task=_verify,

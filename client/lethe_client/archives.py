@@ -24,9 +24,13 @@ class Archives:
         call = Call(method="GET", path=resource("archives", job_id), repeatable=True)
         return decode(Archive, self._transport.request(call).body)
 
-    def verify(self, job_id: str, *, idempotency_key: str | None = None) -> Job:
-        """Start reading every file again and comparing it with the manifest."""
-        return self._start(job_id, "verify", {}, key=idempotency_key)
+    def verify(self, job_id: str, *, engine: str | None = None, idempotency_key: str | None = None) -> Job:
+        """Start reading every file again and comparing it with the manifest.
+
+        Args:
+            engine: AUTO, INLINE or SPARK; None: the service's default.
+        """
+        return self._start(job_id, "verify", {"engine": engine}, key=idempotency_key)
 
     def restore_into_file(self, job_id: str, file: str, *, idempotency_key: str | None = None) -> Job:
         """Start writing the rows into a new SQLite file on the service's machine."""

@@ -244,9 +244,10 @@ class EventWaitParams(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveVerifyParams(Result):
-    """The archive to verify."""
+    """The archive to verify, and what reads it."""
 
     archive: str = ""
+    engine: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,6 +172,28 @@ def test_archive_is_listed_with_its_files_and_verified(
     )
 
 
+def test_engine_of_a_verification_is_the_one_that_was_asked_for(
+    http: httpx.Client, archived: dict[str, Any]
+) -> None:
+    verify = f"/v1/archives/{archived['id']}:verify"
+    asked = {"engine": "INLINE", "reason": "audit"}
+    job = wait_for(http, accepted(http.post(verify, json=asked)))
+    assert (job["state"], job["engine"], job["reason"]) == ("SUCCEEDED", "INLINE", "audit")
+    assert job["params"] == {"archive": archived["id"], "engine": "INLINE"}
+    [chosen] = [
+        event["data"]
+        for event in http.get(f"/v1/jobs/{job['id']}/events").json()["items"]
+        if event["type"] == "engine"
+    ]
+    assert (chosen["reason"], chosen["archive_bytes"]) == (
+        "REQUESTED",
+        archived["result"]["archive"]["bytes"],
+    )
+    assert pointers(problem(http.post(verify, json={"engine": "FLINK"}), 422, "INVALID_REQUEST")) == {
+        "/engine"
+    }
+
+
 def test_archive_of_a_purge_that_removed_nothing_is_whole(http: httpx.Client, shop: Shop) -> None:
     """The second run of the README's example kept nothing, and its verification FAILED: ARCHIVE_EMPTY."""
     purge = wait_for(http, accepted(shop.purge(cutoff="2020-01-01T00:00:00Z", archive={"format": "PARQUET"})))

@@ -24,7 +24,7 @@ JOB_MAX_S: Final = 3_600.0
 LOOK_S: Final = 0.1
 UPPER_FLOOR_S: Final = 3_600.0
 OF_THE_RUNNER: Final = ("runner_jobs_max", "runner_spark_jobs_max", "purge_workers")
-THRESHOLDS: Final = ("min_rows", "erase_min_bytes", "window_min_changes")
+THRESHOLDS: Final = ("min_rows", "erase_min_bytes", "window_min_changes", "verify_min_bytes")
 
 
 class NotMeasured(Exception):

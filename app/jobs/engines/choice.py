@@ -7,9 +7,9 @@ Rules:
 - a threshold that a setting names is an order: it holds for a pool that is cold or busy, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from app.errors import Conflict
 from app.jobs.engines.engine import Engine
@@ -17,7 +17,7 @@ from app.jobs.engines.spark_engine import SparkEngine
 from app.jobs.errors import JeNotInstalled, SparkDisabled, SparkNotInstalled
 from app.jobs.queries import count_siblings
 from app.jobs.running.context import JobContext
-from app.kit.spark.thresholds import HERE, Threshold, ThresholdsNow, WorkKind
+from app.kit.spark.thresholds import HERE, UNITS, SizeUnit, Threshold, ThresholdsNow, WorkKind
 from app.settings import EngineChoice, Settings
 from spark import extras
 from spark.pool.snapshot import PoolSnapshot
@@ -30,6 +30,7 @@ BUSY_S = 2.0
 Reason = Literal[
     "REQUESTED",
     "ROWS",
+    "ARCHIVE_SIZE",
     "NO_ESTIMATE",
     "NO_GAIN",
     "POOL_COLD",
@@ -42,6 +43,12 @@ Reason = Literal[
     "ARCHIVE_NOT_SHARED",
     "TARGET_ON_THIS_MACHINE",
 ]
+SHOWN_AS: Final[Mapping[SizeUnit, tuple[str, str]]] = {
+    "ROWS": ("estimated_rows", "min_rows"),
+    "CHANGES": ("estimated_rows", "min_rows"),
+    "BYTES": ("archive_bytes", "min_bytes"),
+}
+"""What the event calls the size of the work, and its threshold; here only archives are counted in bytes."""
 
 
 def check_engine(engine: EngineChoice | None, settings: Settings) -> None:
@@ -79,9 +86,9 @@ class Work:
     Args:
         rows: estimated; None: nobody knows.
         has_ledger: whether a unit that is done twice changes nothing the second time, and counts once.
-        archives: whether its units write files that this process must find.
+        archives: whether its units write files that this process must find, or read such as it has.
         is_here: whether its target means something else, or nothing, on another machine.
-        kind: which threshold AUTO goes by; `rows` counts changes of a WINDOW.
+        kind: which threshold AUTO goes by; `rows` counts changes of a WINDOW, bytes of a VERIFICATION.
     """
 
     requested: EngineChoice
@@ -100,7 +107,7 @@ class Engines:
         thresholds: tells from how much work on AUTO takes Spark.
         why_no_spark: for the job's event, where `spark` is None.
         are_here: whether workers of Spark run on this machine.
-        is_shared: whether files that workers of Spark write may be found by this process.
+        is_shared: whether workers of Spark and this process may find each other's files.
     """
 
     inline: Engine
@@ -124,12 +131,13 @@ class Engines:
         pool = self._pool()
         least = least_of(threshold, pool, siblings=siblings)
         engine, reason = self._choose(work, threshold, pool, least)
+        size_name, least_name = SHOWN_AS[UNITS[work.kind]]
         shown = {
             "engine": engine.name,
             "reason": reason,
             "requested": work.requested,
-            "estimated_rows": work.rows,
-            "min_rows": least,
+            size_name: work.rows,
+            least_name: least,
             "threshold_source": threshold.source,
         }
         if context.checkpoint(CHECKPOINT_ENGINE) != shown:
@@ -156,7 +164,10 @@ class Engines:
         if work.requested == "SPARK":
             return self.spark, "REQUESTED"
         against = why_inline(work.rows, threshold, pool, least)
-        return (self.spark, "ROWS") if against is None else (self.inline, against)
+        by_size: Reason = "ARCHIVE_SIZE" if work.kind == "VERIFICATION" else "ROWS"
+        if against is None:
+            return self.spark, by_size
+        return self.inline, by_size if against == "ROWS" else against
 
 
 WhyInline = Literal[

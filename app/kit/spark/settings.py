@@ -78,6 +78,8 @@ class SparkSettings(Model):
     """AUTO takes Spark for an erasure from a log of so many bytes on; counts where it is named."""
     window_min_changes: Annotated[int, Field(ge=0)] = 200_000
     """A session's window of so many changes on is read by Spark; counts where it is named."""
+    verify_min_bytes: Annotated[int, Field(ge=0)] = 1_000_000_000
+    """AUTO has Spark read an archive of so many bytes on again; counts where it is named."""
     task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
     """How much work is sent as one task."""
     units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128

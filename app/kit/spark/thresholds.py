@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from app.settings import Settings
 
-WorkKind = Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"]
+WorkKind = Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE", "VERIFICATION"]
 SizeUnit = Literal["ROWS", "CHANGES", "BYTES"]
 Source = Literal["SETTING", "CALIBRATED", "BUILT_IN"]
 START_S: Final = 10.0
@@ -25,6 +25,7 @@ UNITS: Final[dict[WorkKind, SizeUnit]] = {
     "EXTINCTION": "ROWS",
     "WINDOW": "CHANGES",
     "ERASURE": "BYTES",
+    "VERIFICATION": "BYTES",
 }
 
 
@@ -94,6 +95,14 @@ PURGE_INLINE_PER_S: Final = 300_000
 # The plan of an erasure: one process reads as fast as two cores on Spark, which pay for the crossing.
 #   268 MB  INLINE 0.2 s  SPARK 0.7 s (two cores, `benchmarks.spark_peers`)
 #   988 MB  INLINE 0.8 s  SPARK 2.0 to 2.7 s (two cores), 2.5 to 2.9 s (one; `benchmarks.erase`)
+# An archive read again, 2,000,000 rows, a pool that was up, two cores that others used too (load 9 to 16):
+#   269 MB in 40 files    INLINE 2.4 to 3.1 s  SPARK 3.1 to 4.0 s, processor seconds 1.1 on both
+#   269 MB in 400 files   INLINE 2.8 to 3.7 s  SPARK 4.8 to 6.5 s, processor seconds 1.2 on both
+#   302 MB in 40 files    INLINE 4.0 to 5.7 s  SPARK 5.0 to 7.3 s (of `benchmarks.spark_peers`)
+#   302 MB in 400 files   INLINE 3.9 to 4.5 s  SPARK 5.7 to 8.2 s
+# Hash and Parquet let other threads go on: threads use the cores as well as processes do.
+VERIFY_INLINE_PER_S: Final = 500_000_000
+"""By the processor seconds above, if both cores were free."""
 _NO_GAIN_HERE: Final = "Spark has only the cores of this machine, which threads use as well"
 _NOT_MEASURED: Final = "not measured against this machine alone"
 HERE: Final[Thresholds] = {
@@ -101,15 +110,19 @@ HERE: Final[Thresholds] = {
     "EXTINCTION": Threshold(None, None, "BUILT_IN", _NO_GAIN_HERE),
     "WINDOW": Threshold(30_000, 5_000_000, "BUILT_IN", "400,000 changes: 1.7 s inline, 1.0 s on Spark"),
     "ERASURE": Threshold(None, None, "BUILT_IN", "a plan over 988 MB: 0.8 s inline, 2.3 s on Spark"),
+    "VERIFICATION": Threshold(None, None, "BUILT_IN", "an archive of 269 MB: 2.5 s inline, 3.6 s on Spark"),
 }
 """Where Spark runs on this machine."""
 _COLD_ROWS: Final = 100_000 + round(START_S * PURGE_INLINE_PER_S)
+_VERIFY_BYTES: Final = 1_000_000_000
+_COLD_BYTES: Final = _VERIFY_BYTES + round(START_S * VERIFY_INLINE_PER_S)
 CLUSTER: Final[Thresholds] = {
     "PURGE": Threshold(100_000, _COLD_ROWS, "BUILT_IN", _NOT_MEASURED),
     "EXTINCTION": Threshold(100_000, _COLD_ROWS, "BUILT_IN", _NOT_MEASURED),
     "WINDOW": Threshold(200_000, 1_000_000, "BUILT_IN", _NOT_MEASURED),
     # An erasure never leaves the machine of its log.
     "ERASURE": HERE["ERASURE"],
+    "VERIFICATION": Threshold(_VERIFY_BYTES, _COLD_BYTES, "BUILT_IN", _NOT_MEASURED),
 }
 """Where it has other machines."""
 
@@ -130,6 +143,8 @@ def ordered(settings: Settings) -> Thresholds:
         found["WINDOW"] = _ordered(spark.window_min_changes, "LETHE_SPARK__WINDOW_MIN_CHANGES")
     if "erase_min_bytes" in named:
         found["ERASURE"] = _ordered(spark.erase_min_bytes, "LETHE_SPARK__ERASE_MIN_BYTES")
+    if "verify_min_bytes" in named:
+        found["VERIFICATION"] = _ordered(spark.verify_min_bytes, "LETHE_SPARK__VERIFY_MIN_BYTES")
     return found
 
 

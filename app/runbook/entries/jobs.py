@@ -307,9 +307,19 @@ ENTRIES: Final = (
     ),
     Entry(
         "ARCHIVE_FAILED",
-        (Seen.TARGET,),
-        "The archive could not be made durable, so nothing was removed without it.",
-        "Look at LETHE_ARCHIVE_ROOT: mounted, writable, sound; then `lethe job retry JOB`.",
+        (
+            Seen.JOB,
+            Seen.TARGET,
+        ),
+        (
+            "The archive could not be made durable, so nothing was removed without it. Of a verification: a "
+            "worker of Spark, whose machine `detail` names, does not see the files that the service sees."
+        ),
+        (
+            "Look at LETHE_ARCHIVE_ROOT: mounted at the same path on each machine, writable, sound; then "
+            "`lethe job retry JOB`. A verification needs no Spark: `lethe archive verify JOB --engine "
+            "INLINE`."
+        ),
         Passes.NO,
     ),
     Entry(

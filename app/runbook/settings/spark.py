@@ -273,6 +273,15 @@ ENTRIES: Final = (
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(
+        "LETHE_SPARK__VERIFY_MIN_BYTES",
+        "1000000000",
+        (
+            "AUTO has Spark verify an archive of so many bytes on. Only where it is set; else by "
+            "measurement, which `lethe spark-pool status` shows."
+        ),
+        "As for LETHE_SPARK__MIN_ROWS.",
+    ),
+    Setting(
         "LETHE_SPARK__TASK_MS",
         "1500",
         "Milliseconds of work that one task should have.",

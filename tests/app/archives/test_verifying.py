@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.archives import task
+from app.archives import verifying
 from app.jobs.errors import JobStopped, StopCause
 from spark.targets.archive.archive import verify_file
 from spark.targets.manifest import ManifestEntry
 
-FILES = 3 * task.FILES_AT_ONCE + 1
+FILES = 3 * verifying.FILES_AT_ONCE + 1
 
 
 def archive(folder: Path) -> list[ManifestEntry]:
@@ -57,7 +57,7 @@ def context(*, stops_at: int | None = None) -> Any:
 
 def test_the_checks_are_those_of_one_file_after_another(tmp_path: Path) -> None:
     entries, job = archive(tmp_path), context()
-    found = list(task._checks(job, entries))
+    found = list(verifying.checks_here(job, entries))
     assert found == [verify_file(entry) for entry in entries]
     assert {check.state for check in found} == {"OK", "CORRUPT", "MISSING"}
     assert job.shown == sorted(job.shown)
@@ -67,9 +67,9 @@ def test_the_checks_are_those_of_one_file_after_another(tmp_path: Path) -> None:
 def test_a_stop_is_minded_between_the_files(tmp_path: Path) -> None:
     job = context(stops_at=2)
     with pytest.raises(JobStopped):
-        list(task._checks(job, archive(tmp_path)))
+        list(verifying.checks_here(job, archive(tmp_path)))
     assert job.shown == [0]
 
 
 def test_no_file_is_no_check() -> None:
-    assert list(task._checks(context(), [])) == []
+    assert list(verifying.checks_here(context(), [])) == []

@@ -44,6 +44,7 @@ def test_service_that_measures_has_the_same_spark_and_no_threshold() -> None:
         min_rows=1,
         erase_min_bytes=1,
         window_min_changes=1,
+        verify_min_bytes=1,
         java_options=["-Xss2m"],
         conf={"spark.sql.shuffle.partitions": "3"},
     )

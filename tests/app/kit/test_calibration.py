@@ -67,8 +67,8 @@ def test_what_a_setting_names_holds_before_everything_else(tmp_path: Path) -> No
             "SETTING",
         )
     assert found["WINDOW"] == HERE["WINDOW"]
-    named = thresholds_of(settings_of(tmp_path, window_min_changes=7, erase_min_bytes=9))
-    assert (named["WINDOW"].least, named["ERASURE"].least) == (7, 9)
+    named = thresholds_of(settings_of(tmp_path, window_min_changes=7, erase_min_bytes=9, verify_min_bytes=11))
+    assert (named["WINDOW"].least, named["ERASURE"].least, named["VERIFICATION"].least) == (7, 9, 11)
 
 
 def test_setting_is_named_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

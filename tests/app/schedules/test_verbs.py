@@ -109,6 +109,13 @@ def test_the_newest_archive_is_verified(bench: SchedulesBench) -> None:
     assert job.runs_on == ["instance/ins_a"]
 
 
+def test_engine_of_a_verification_comes_with_its_schedule(bench: SchedulesBench) -> None:
+    name = f"job_{1:026d}"
+    archive(bench, name)
+    job = came(bench, Scope.EVIDENCE_VERIFY, verb="ARCHIVE_VERIFY", body={"engine": "INLINE"})
+    assert job.params == {"archive": name, "engine": "INLINE"}
+
+
 def test_rows_of_any_table_are_purged(bench: SchedulesBench) -> None:
     bench.store(kind=StoreKind.SQL)
     rules = {"kind": "ROWS", "table": "orders", "time_column": "made_at", "older_than": "P30D"}
@@ -168,6 +175,7 @@ def test_an_export_that_would_meet_its_own_file_is_refused(bench: SchedulesBench
         ("REPLICA_EXPORT", {"path": "/srv/{at}"}, ScopeMissing),
         ("ARCHIVE_VERIFY", {"archive": "job_1"}, InvalidRequest),
         ("ARCHIVE_VERIFY", {}, ArchiveNotFound),
+        ("ARCHIVE_VERIFY", {"engine": "FLINK"}, InvalidRequest),
         ("ERASURE_VERIFY", {}, StoreKindWrong),
         ("EXTINCTION", {}, VerbNotScheduled),
     ],

@@ -33,6 +33,23 @@ ENTRIES: Final = (
         Passes.FINE,
     ),
     Entry(
+        "ARCHIVE_SIZE",
+        (Seen.ANSWER,),
+        (
+            "Why this engine: the archive is smaller (INLINE) or not smaller (SPARK) than the threshold, "
+            "which `lethe spark-pool status` shows."
+        ),
+        "Nothing to do. `--engine SPARK` asks for Spark all the same.",
+        Passes.FINE,
+    ),
+    Entry(
+        "VERIFICATION",
+        (Seen.ANSWER,),
+        "A kind of work that Spark may do: the files of an archive are read again.",
+        "`lethe spark-pool status` shows from how many bytes on AUTO takes Spark for it.",
+        Passes.FINE,
+    ),
+    Entry(
         "NO_ESTIMATE",
         (Seen.ANSWER,),
         "Why inline: the target could not say how many rows there are.",
@@ -52,7 +69,8 @@ ENTRIES: Final = (
         (
             "Nothing to do. `--engine SPARK` asks for Spark all the same; `lethe spark-pool calibrate` "
             "measures purges anew. LETHE_SPARK__MIN_ROWS names a threshold of purges and extinctions, "
-            "LETHE_SPARK__ERASE_MIN_BYTES one of erasures."
+            "LETHE_SPARK__ERASE_MIN_BYTES one of erasures, LETHE_SPARK__VERIFY_MIN_BYTES one of archives "
+            "that are verified."
         ),
         Passes.FINE,
     ),
@@ -97,8 +115,8 @@ ENTRIES: Final = (
         "ARCHIVE_NOT_SHARED",
         (Seen.ANSWER,),
         (
-            "Why inline: the job archives, and this process could not find files that other machines of "
-            "Spark write."
+            "Why inline: the job writes an archive or reads one, and it lies in no folder that the other "
+            "machines of Spark are known to share."
         ),
         (
             "Nothing to do; the job only takes longer. If it should use Spark: let LETHE_ARCHIVE_ROOT name a "
