@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import random
 import shutil
 import sqlite3
 import tempfile
@@ -16,6 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
+from app.archives.verifying import FILES_AT_ONCE, WORKERS_MAX
 from app.cli.demo.data import build
 from app.clock import SystemClock
 from app.db import Database
@@ -46,7 +51,11 @@ from spark.replication.run import SlicedReader, slice_work, spool_folder
 from spark.replication.supplier.decide import Window
 from spark.replication.supplier.slices import Bounds
 from spark.replication.supplier.window import WindowReader
+from spark.targets.archive.archive import verify
+from spark.targets.archive.checking import reading_work
+from spark.targets.archive.file import AttemptWriter
 from spark.targets.connection import Connection, Target, connect
+from spark.targets.manifest import ManifestEntry
 from spark.targets.work import UnitWork
 from tests.postgresql_server import PostgresqlServer
 
@@ -73,6 +82,8 @@ class Size:
     entries: int = 400_000
     changes: int = 400_000
     log_bytes: int = 256 * 1024 * 1024
+    archive_files: int = 40
+    archive_rows: int = 50_000
 
 
 @dataclass(frozen=True)
@@ -288,6 +299,47 @@ class ErasurePlan:
         return do(call)
 
 
+class ArchiveReading:
+    """An archive that is read again: inline in threads, else a unit a file."""
+
+    def __init__(self, scratch: Path, size: Size) -> None:
+        self._folder = scratch / "archive"
+        self._entries = [self._written(number, size.archive_rows) for number in range(size.archive_files)]
+        self.bytes = sum(entry.bytes for entry in self._entries)
+
+    def _written(self, number: int, rows: int) -> ManifestEntry:
+        chance = random.Random(number)
+        table = pa.table(
+            {
+                "data_id": range(number * rows, (number + 1) * rows),
+                "row_data": [
+                    base64.b64encode(chance.randbytes(chance.randint(60, 225))) for _ in range(rows)
+                ],
+            }
+        )
+        unit_id = f"data-{number}"
+        with AttemptWriter(self._folder, unit_id=unit_id, token=1, schema=table.schema) as writer:
+            writer.write(table)
+            done = writer.finish()
+        return ManifestEntry(
+            "job_1", unit_id, "sym_data", 1, str(done.path), done.rows, done.bytes, done.sha256
+        )
+
+    def ready(self) -> None:
+        """Reading changes nothing."""
+
+    def run(self, crew: Crew) -> Left:
+        """Read all files; how each is."""
+        if crew.name == "threads":
+            rounds = range(0, len(self._entries), FILES_AT_ONCE)
+            checks = [check for at in rounds for check in verify(self._entries[at : at + FILES_AT_ONCE])]
+        else:
+            with crew.engine.lease(reading_work(str(self._folder)), workers=WORKERS_MAX) as lease:
+                read = [outcome.result for outcome in lease.map(iter(self._entries))]
+            checks = [reading.check for reading in read if reading is not None]
+        return tuple(sorted((check.entry.unit_id, check.state) for check in checks))
+
+
 @contextmanager
 def cases(scratch: Path, server: PostgresqlServer, size: Size) -> Iterator[list[Case]]:
     """All of them, with their data made."""
@@ -295,6 +347,7 @@ def cases(scratch: Path, server: PostgresqlServer, size: Size) -> Iterator[list[
     work = small_work(scratch)
     purges, scan = PurgeFleet(scratch, size), ExtinctionScan(server, size)
     window, plan = ReplicationWindow(scratch, size), ErasurePlan(scratch, size)
+    archive = ArchiveReading(scratch, size)
     units = size.small_units
     yield [
         Case("small units, one lease", None, units, _nothing, lambda crew: small_together(crew, work, units)),
@@ -303,6 +356,7 @@ def cases(scratch: Path, server: PostgresqlServer, size: Size) -> Iterator[list[
         Case("extinction scan", "EXTINCTION", size.entries, scan.ready, scan.run),
         Case("replication window", "WINDOW", size.changes, window.ready, window.run),
         Case("erasure plan", "ERASURE", size.log_bytes, plan.ready, plan.run),
+        Case("archive read again", "VERIFICATION", archive.bytes, archive.ready, archive.run),
     ]
 
 

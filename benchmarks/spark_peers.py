@@ -2,9 +2,10 @@
 
 The same units are done by threads of the service (INLINE), by a pool of processes from Python's library, and
 by the pooled Spark session: purges of a fleet, a scan for extinct records, the window of a replication
-session, the plan of an erasure, and units that cost next to nothing. An erasure's rounds are not among them:
-they are one call after the other in any engine. A case's first run, with the start before it, is what it
-takes where nothing is up; the median of the others is what it takes on a pool that is warm.
+session, the plan of an erasure, an archive that is read again, and units that cost next to nothing. An
+erasure's rounds are not among them: they are one call after the other in any engine. A case's first run, with
+the start before it, is what it takes where nothing is up; the median of the others is what it takes on a pool
+that is warm.
 
 Exit status 1: AUTO, by the table of app/kit/spark/thresholds.py, would take more than a tenth longer than the
 better of INLINE and SPARK; a small unit costs more than 20 ms on Spark beyond its work; results differ.
@@ -38,7 +39,16 @@ AUTO_MOST: Final = 1.1
 UNIT_MS_MOST: Final = 20.0
 WORK_LEAST_S: Final = 0.5
 """What takes less is not judged: it spreads by more than a tenth."""
-QUICK: Final = Size(small_units=10, stores=2, rows=2_000, entries=5_000, changes=5_000, log_bytes=2_000_000)
+QUICK: Final = Size(
+    small_units=10,
+    stores=2,
+    rows=2_000,
+    entries=5_000,
+    changes=5_000,
+    log_bytes=2_000_000,
+    archive_files=6,
+    archive_rows=500,
+)
 FAST_SERVER: Final = {"fsync": "off", "autovacuum": "off", "shared_buffers": "256MB"}
 
 
