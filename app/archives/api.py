@@ -82,8 +82,14 @@ def get_one_archive(job_id: ArchiveId, caller: Reader, database: DatabaseDep) ->
 
 
 def _submit(
-    request: Request, caller: Caller, job_id: str, body: ArchiveVerifyRequest | RestoreRequest
+    request: Request,
+    caller: Caller,
+    job_id: str,
+    body: ArchiveVerifyRequest | RestoreRequest,
+    *,
+    sent: ArchiveVerifyRequest | RestoreRequest | None,
 ) -> Response:
+    """Queue a job, once for an Idempotency-Key and what was sent with it."""
     settings = settings_of(request)
 
     def effect(db: Session) -> Answer:
@@ -93,7 +99,7 @@ def _submit(
 
     verb = "restore" if isinstance(body, RestoreRequest) else "verify"
     response = mutate(
-        request, caller, effect, action=Action(f"archive.{verb}"), subject=("archive", job_id), body=body
+        request, caller, effect, action=Action(f"archive.{verb}"), subject=("archive", job_id), body=sent
     )
     tell_changed(request, job_id)
     return response
@@ -118,7 +124,7 @@ def post_verify(
     asked = body or ArchiveVerifyRequest()
     check_engine(asked.engine, settings_of(request))
     check_room(request, asked.engine)
-    return _submit(request, caller, job_id, asked)
+    return _submit(request, caller, job_id, asked, sent=body)
 
 
 @router.post(
@@ -142,4 +148,4 @@ def post_restore(
     if body.into.file is not None:
         caller.require(FILE.scope)
         check_root(FilePath(body.into.file), settings_of(request))
-    return _submit(request, caller, job_id, body)
+    return _submit(request, caller, job_id, body, sent=body)
