@@ -255,9 +255,9 @@ class SparkLimits(Model):
 class SparkThreshold(Model):
     """From how much work of one kind on AUTO takes Spark."""
 
-    kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE", "VERIFICATION"] = Field(
-        description="Of work: purges, scans of extinctions, windows of replication, erasures, and archives"
-        " that are read again."
+    kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE", "VERIFICATION", "AUDIT"] = Field(
+        description="Of work: purges, scans of extinctions, windows of replication, erasures, archives that are"
+        " read again, and audits."
     )
     unit: Literal["ROWS", "CHANGES", "BYTES"] = Field(description="Of `least` and `least_cold`.")
     least: int | None = Field(description="On a pool that is up; null: however much it is, never by itself.")

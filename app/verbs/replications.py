@@ -82,10 +82,10 @@ def _import(_tools: Tools) -> Task:
     return run_import
 
 
-def _audit(_tools: Tools) -> Task:
+def _audit(tools: Tools) -> Task:
     from app.replication.audits.task import run_audit
 
-    return run_audit
+    return partial(run_audit, engines=tools.engines)
 
 
 # -- the rows

@@ -22,6 +22,7 @@ class Audits:
         *,
         ranges: Mapping[int, Sequence[str | None]] | None = None,
         entries: bool = True,
+        engine: str | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
@@ -29,8 +30,9 @@ class Audits:
 
         Args:
             ranges: RID to (after or None, upto); None: all that both sides hold.
+            engine: what reads the store's side, AUTO, INLINE or SPARK; None: the service's default.
         """
-        body = {"agreement_id": agreement_id, "entries": entries, "reason": reason}
+        body = {"agreement_id": agreement_id, "entries": entries, "engine": engine, "reason": reason}
         if ranges is not None:
             body["range"] = {str(rid): list(bounds) for rid, bounds in ranges.items()}
         call = Call(

@@ -150,6 +150,7 @@ class AuditParams(Result):
     agreement_id: str = ""
     range: Mapping[str, Any] | None = None
     entries: bool = False
+    engine: str | None = None
     consumer: Mapping[str, Any] = field(default_factory=dict)
     target: Mapping[str, Any] = field(default_factory=dict)
 

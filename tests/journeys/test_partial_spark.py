@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.journeys.replicas import agree, register
+from tests.journeys.replicas import Pair, agree, register
 from tests.journeys.service import serving
 from tests.journeys.test_partial_killed import PART
 
@@ -31,6 +32,9 @@ def test_a_part_comes_over_spark_as_it_comes_inline(tmp_path: Path) -> None:
             assert (job["state"], job["engine"]) == ("SUCCEEDED", engine), job
             assert pair.session(job)["outcome"] == "UP_TO_DATE"
         over_spark, inline = leaves
+        found = [_audit(pair, engine) for pair in pairs for engine in ("SPARK", "INLINE")]
+        assert all(each["agrees"] and each["complete"] for each in found)
+        assert all(each == found[0] for each in found)
         held = [row for row in supplier.entries() if bytes(row[1]).startswith(b"eu-")]
         assert over_spark.entries() == inline.entries() == held
         assert len(held) == HELD
@@ -38,3 +42,13 @@ def test_a_part_comes_over_spark_as_it_comes_inline(tmp_path: Path) -> None:
         assert sum(row[3] == "WITHHELD" for row in inline.changelog()) == 2 * OTHERS
         assert over_spark.ruv() == inline.ruv() == supplier.ruv()
         assert list((service.data_dir / "_spool").iterdir()) == []
+
+
+def _audit(pair: Pair, engine: str) -> dict[str, Any]:
+    """The result of an audit that the engine has read, whose use of Spark is told."""
+    supplier, body = pair.supplier, {"agreement_id": pair.agreement_id, "engine": engine}
+    job = pair.wait(str(supplier.done("POST", f"{supplier.path}/audits", 202, json=body)["id"]))
+    assert (job["state"], job["engine"]) == ("SUCCEEDED", engine), job
+    assert (job["spark"] is not None) == (engine == "SPARK")
+    result: dict[str, Any] = job["result"]
+    return result

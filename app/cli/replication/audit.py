@@ -10,7 +10,7 @@ from lethe_client import DeadLetter, Job
 
 from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
 from app.cli.shell.exits import ExitCode
-from app.cli.shell.job_options import REASON, Reason, Wait
+from app.cli.shell.job_options import REASON, EngineChoice, Reason, Wait
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, follow, note_failure
 
@@ -51,6 +51,10 @@ def audit(
     entries: Annotated[
         bool, typer.Option("--entries/--no-entries", help="The entries too, where both RUVs are equal.")
     ] = True,
+    engine: Annotated[
+        EngineChoice | None,
+        typer.Option("--engine", case_sensitive=False, help="What reads this replica."),
+    ] = None,
     reason: Reason = REASON,
     wait: Wait = True,
     timeout: Timeout = None,
@@ -60,7 +64,12 @@ def audit(
     Example: lethe replication audit orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2
     """
     job = session.client.audits.create(
-        store, agreement, ranges=_ranges(ranges), entries=entries, reason=reason
+        store,
+        agreement,
+        ranges=_ranges(ranges),
+        entries=entries,
+        engine=None if engine is None else engine.value,
+        reason=reason,
     )
     if not wait:
         return finish(session, job, wait=False, timeout_s=timeout)

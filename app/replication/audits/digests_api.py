@@ -6,7 +6,7 @@ from typing import Final
 from app.errors import Unavailable
 from app.kit.http.routing import new_router
 from app.kit.problems import problems
-from app.replication.audits.digests import Wanted, compute_digests
+from app.replication.audits.digests import compute_digests, wanted_by
 from app.replication.audits.models import DigestRequest, DigestsRead
 from app.replication.consumer.api import REPLICA, ConsumerDep
 from app.replication.peer.content_digest import DigestedRoute
@@ -37,7 +37,7 @@ def post_digests(body: DigestRequest, consumer: ConsumerDep) -> DigestsRead:
     until_s = time.monotonic() + READING_MAX_S
 
     def look(conn: Connection) -> DigestsRead:
-        return compute_digests(conn, Wanted.of(body), should_stop=lambda: time.monotonic() > until_s)
+        return compute_digests(conn, wanted_by(body), should_stop=lambda: time.monotonic() > until_s)
 
     try:
         return consumer.read(look)

@@ -11,6 +11,7 @@ from app.kit.values import Text
 from app.replication.agreements.sessions.models import AGREEMENT_PATTERN
 from app.replication.consumer.fields import CsnText, RuvRead
 from app.replication.replica.models import Base64Bytes
+from app.settings import EngineChoice
 from spark.formats.csn import CSN_CHARS, Csn
 from spark.formats.ruv import parse_rid
 from spark.replication.replica.digest import EntryKey
@@ -168,6 +169,9 @@ class AuditRequest(Model):
         description="RID to [after, upto] (`after` null: from the first); null: all that both sides hold.",
     )
     entries: bool = Field(default=True, description="The entries too, where both RUVs are equal.")
+    engine: EngineChoice | None = Field(
+        default=None, description="What reads this replica; null: the service's default."
+    )
     reason: Text | None = Field(default=None, max_length=500)
 
 
@@ -177,6 +181,7 @@ class AuditParams(Model):
     agreement_id: str
     range: RangesMap | None
     entries: bool
+    engine: EngineChoice | None = None
     consumer: dict[str, str]
     target: dict[str, Any]
 

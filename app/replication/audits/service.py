@@ -4,14 +4,14 @@ Both sides hold a change when it is above what either has purged and not above e
 bounded number of rows are counted and hashed on both sides; one that differs is narrowed down.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from app.replication.audits.digests import Wanted
 from app.replication.audits.models import (
     ChangeDifferenceRead,
     CsnRange,
+    DigestsRead,
     EntriesAuditRead,
     EntryDifferenceRead,
     EntryPlace,
@@ -32,6 +32,7 @@ from spark.replication.replica.digest import (
     list_changes,
     piece_rows,
 )
+from spark.replication.replica.digest_piece import Wanted
 
 CompareChanges = Callable[[Csn | None, Csn | None], Compared]
 PIECE_ROWS: Final = 50_000
@@ -58,37 +59,63 @@ def common_range(
 
 
 def audit_changes(
-    sides: Sides, rid: int, piece: CsnRange, budget: Budget
-) -> tuple[RidAuditRead, list[ChangeDifferenceRead]]:
-    """Compare the changes of one replica id over a range that both sides hold."""
-    after, upto = piece
-    try:
-        return _audited(sides, rid, after, upto, budget)
-    except RangeMoved:
-        moved = RidAuditRead(rid=rid, after=after, upto=upto, not_compared=NotCompared.TRIMMED_MEANWHILE)
-        return moved, []
+    sides: Sides, ranges: Mapping[int, CsnRange], budget: Budget
+) -> dict[int, tuple[RidAuditRead, list[ChangeDifferenceRead]]]:
+    """Compare the changes of replica ids over ranges that both sides hold; first all, then what differs."""
+    pieces = _compared(sides, ranges)
+    found = {}
+    for rid, (after, upto) in ranges.items():
+        try:
+            found[rid] = _judged(sides, rid, pieces[rid], budget)
+        except RangeMoved:
+            moved = NotCompared.TRIMMED_MEANWHILE
+            found[rid] = RidAuditRead(rid=rid, after=after, upto=upto, not_compared=moved), []
+    return found
 
 
-def _audited(
-    sides: Sides, rid: int, after: Csn | None, upto: Csn, budget: Budget
+def _compared(sides: Sides, ranges: Mapping[int, CsnRange]) -> dict[int, list[Piece[Csn | None]] | None]:
+    """The pieces of each range in their order; None: one side has trimmed it meanwhile."""
+    found: dict[int, list[Piece[Csn | None]] | None] = {rid: [] for rid in ranges}
+
+    def questions() -> Iterator[Wanted]:
+        rows = _piece_rows(sides, entries=False)
+        for rid, (after, upto) in ranges.items():
+            for low, high in change_marks(sides.conn, rid, after=after, upto=upto, rows=rows):
+                if found[rid] is None:
+                    break
+                yield Wanted({rid: (None if low is None else Csn(low), Csn(high))})
+
+    for wanted, ours, theirs in sides.each(questions()):
+        [(rid, (low, high))] = wanted.ranges.items()
+        pieces, seen = found[rid], _seen(rid, ours, theirs)
+        if pieces is None or seen is None:
+            found[rid] = None
+        else:
+            pieces.append(Piece(low, high, seen))
+    return found
+
+
+def _seen(rid: int, ours: DigestsRead, theirs: DigestsRead) -> Compared | None:
+    own, other = ours.rids[str(rid)], theirs.rids[str(rid)]
+    return compared(own, other) if own.whole and other.whole else None
+
+
+def _judged(
+    sides: Sides, rid: int, pieces: list[Piece[Csn | None]] | None, budget: Budget
 ) -> tuple[RidAuditRead, list[ChangeDifferenceRead]]:
     def compare(low: Csn | None, high: Csn | None) -> Compared:
         assert high is not None, "every range of changes has an end"
-        ours, theirs = sides.both(Wanted({rid: (low, high)}))
-        own, other = ours.rids[str(rid)], theirs.rids[str(rid)]
-        if not (own.whole and other.whole):
+        seen = _seen(rid, *sides.both(Wanted({rid: (low, high)})))
+        if seen is None:
             raise RangeMoved
-        return compared(own, other)
+        return seen
 
     def middle(low: Csn | None, high: Csn | None, rows: int) -> Csn | None:
         assert high is not None, "every range of changes has an end"
         return Csn(next(change_marks(sides.conn, rid, after=low, upto=high, rows=rows))[1])
 
-    pieces: list[Piece[Csn | None]] = []
-    rows = _piece_rows(sides, entries=False)
-    for low, high in change_marks(sides.conn, rid, after=after, upto=upto, rows=rows):
-        begin = None if low is None else Csn(low)
-        pieces.append(Piece(begin, Csn(high), compare(begin, Csn(high))))
+    if pieces is None:
+        raise RangeMoved
     differing: list[ChangeDifferenceRead] = []
     for piece in pieces:
         if not piece.found.agrees:
@@ -96,8 +123,8 @@ def _audited(
                 differing += _named(sides, rid, leaf, compare)
     row = RidAuditRead(
         rid=rid,
-        after=after,
-        upto=upto,
+        after=pieces[0].low,
+        upto=pieces[-1].high,
         supplier=together(piece.found.supplier for piece in pieces),
         consumer=together(piece.found.consumer for piece in pieces),
         agrees=all(piece.found.agrees for piece in pieces),
@@ -179,20 +206,37 @@ def _audited_entries(
 ) -> EntriesAuditRead:
     marks = partial(entry_marks, sides.conn, part=sides.part, buried=buried)
 
-    def compare(low: EntryKey | None, high: EntryKey | None) -> Compared:
-        ours, theirs = sides.both(Wanted({}, (low or FIRST_KEY, high), buried))
+    def seen(ours: DigestsRead, theirs: DigestsRead) -> Compared | None:
         assert ours.entries is not None and theirs.entries is not None, "they were asked for"  # noqa: PT018
         is_quiet = ours.entries.quiet and theirs.entries.quiet
-        if not is_quiet or not (ours.ruv == theirs.ruv == ruv):
+        return compared(ours.entries, theirs.entries) if is_quiet and ours.ruv == theirs.ruv == ruv else None
+
+    def compare(low: EntryKey | None, high: EntryKey | None) -> Compared:
+        found = seen(*sides.both(Wanted({}, (low or FIRST_KEY, high), buried)))
+        if found is None:
             raise RangeMoved
-        return compared(ours.entries, theirs.entries)
+        return found
 
     def middle(low: EntryKey | None, high: EntryKey | None, rows: int) -> EntryKey | None:
         return next(marks(after=low or FIRST_KEY, upto=high, rows=rows))[1]
 
+    has_moved = False
+
+    def questions() -> Iterator[Wanted]:
+        for each in marks(rows=_piece_rows(sides, entries=True)):
+            if has_moved:
+                return
+            yield Wanted({}, each, buried)
+
     pieces: list[Piece[EntryKey | None]] = []
-    for low, high in marks(rows=_piece_rows(sides, entries=True)):
-        pieces.append(Piece(low, high, compare(low, high)))
+    for wanted, ours, theirs in sides.each(questions()):
+        found = seen(ours, theirs)
+        has_moved = has_moved or found is None
+        if found is not None:
+            assert wanted.entries is not None, "they were asked for"
+            pieces.append(Piece(*wanted.entries, found))
+    if has_moved:
+        raise RangeMoved
     differing = [
         _entry_difference(leaf)
         for piece in pieces

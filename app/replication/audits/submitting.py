@@ -8,6 +8,7 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.jobs.batches.bodies import read_body
+from app.jobs.engines.choice import check_engine
 from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
 from app.replication.agreements.service import check_address, get_agreement
@@ -24,14 +25,16 @@ def submit_audit(
 ) -> Job:
     """Queue an audit.
 
-    Raises: AgreementNotFound, ConsumerRefused, QueueFull.
+    Raises: AgreementNotFound, ConsumerRefused, QueueFull, SparkDisabled, SparkNotInstalled.
     """
+    check_engine(body.engine, settings)
     agreement = get_agreement(db, store.id, body.agreement_id)
     check_address(db, agreement, settings)
     params = AuditParams(
         agreement_id=agreement.id,
         range=None,
         entries=body.entries,
+        engine=body.engine,
         consumer=consumer_of(agreement),
         target=target_of_store(store),
     ).model_dump(mode="json")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.errors import ServiceError
+from app.jobs.engines.choice import Engines
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import awake_store
@@ -13,11 +14,13 @@ from app.replication.agreements.submitted import agreement_as_submitted
 from app.replication.audits.models import (
     AuditParams,
     AuditResult,
+    CsnRange,
     EntriesAuditRead,
     NotCompared,
     RidAuditRead,
 )
 from app.replication.audits.narrowing import Budget
+from app.replication.audits.on_engine import Readers
 from app.replication.audits.service import audit_changes, audit_entries, common_range
 from app.replication.audits.sides import Sides, sides_of
 from app.replication.peer.answers import PeerError, PeerReplica, shown_ruv
@@ -37,7 +40,7 @@ from spark.replication.session_errors import PartDiffers
 from spark.replication.supplier.decide import Reason
 
 
-def run_audit(context: JobContext) -> Mapping[str, Any]:
+def run_audit(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     """Compare both sides, and return the result that clients see.
 
     Raises: JobSignal.
@@ -45,7 +48,7 @@ def run_audit(context: JobContext) -> Mapping[str, Any]:
     store = awake_store(context)
     params = AuditParams.model_validate(context.job.params)
     agreement = _agreement(context, store, params)
-    part = part_of(agreement)
+    part, readers = part_of(agreement), Readers(context, store, engines, params.engine)
     with supplying_replica(context, store) as conn, _client(context, agreement) as client:
         forget = context.on_cancel(client.cut)
         try:
@@ -53,7 +56,7 @@ def run_audit(context: JobContext) -> Mapping[str, Any]:
             with conn.transaction(read_only=True):
                 ours = snapshot(conn)
             with sides_of(context, conn, client, part=part) as sides:
-                result = _audited(sides, params, ours, theirs)
+                result = compare_sides(sides, readers, params, ours, theirs)
         except PeerError as error:
             context.check()  # an order to stop cuts the connections
             if is_waited_for(error):
@@ -82,25 +85,30 @@ def _client(context: JobContext, agreement: Agreement) -> PeerClient:
         raise JobFailed(error.code, error.detail) from error
 
 
-def _audited(sides: Sides, params: AuditParams, ours: Snapshot, theirs: PeerReplica) -> AuditResult:
+def compare_sides(
+    sides: Sides, readers: Readers, params: AuditParams, ours: Snapshot, theirs: PeerReplica
+) -> AuditResult:
+    """Compare what both sides hold in common, as they have described themselves.
+
+    Raises: JobSignal; PeerError; ServiceError, TargetError, ReplicationRefused.
+    """
     vectors = ours.vectors
     reason = _incomparable(ours, theirs, sides.part)
     if reason is not None:
         return _refused(reason, ours, theirs)
     budget = Budget()
-    rows, differing = [], []
-    for rid in sorted({*vectors.ruv, *(theirs.ruv or {})} if params.range is None else params.range):
-        asked = None if params.range is None else params.range[rid]
-        piece = common_range(rid, vectors, theirs, asked)
-        if isinstance(piece, NotCompared):
-            rows.append(RidAuditRead(rid=rid, not_compared=piece))
-            continue
-        row, found = audit_changes(sides, rid, piece, budget)
-        rows.append(row)
-        differing += found
+    pieces = _common(params, ours, theirs)
+    ranges = {rid: piece for rid, piece in pieces.items() if not isinstance(piece, NotCompared)}
     entries = EntriesAuditRead(not_compared=NotCompared.NOT_ASKED_FOR)
-    if params.entries:
-        entries = audit_entries(sides, budget)
+    with readers.lent(sides, ranges, entries=params.entries):
+        changes = audit_changes(sides, ranges, budget)
+        if params.entries:
+            entries = audit_entries(sides, budget)
+    rows = [
+        RidAuditRead(rid=rid, not_compared=piece) if isinstance(piece, NotCompared) else changes[rid][0]
+        for rid, piece in pieces.items()
+    ]
+    differing = [each for _, found in changes.values() for each in found]
     agrees = all(row.agrees is not False for row in rows) and entries.agrees is not False
     is_level = dict(vectors.ruv) == dict(theirs.ruv or {})
     was_compared = all(row.not_compared in (None, NotCompared.NOTHING_IN_COMMON) for row in rows)
@@ -115,6 +123,13 @@ def _audited(sides: Sides, params: AuditParams, ours: Snapshot, theirs: PeerRepl
         differing=differing,
         truncated=not agrees and budget.is_spent,
     )
+
+
+def _common(params: AuditParams, ours: Snapshot, theirs: PeerReplica) -> dict[int, CsnRange | NotCompared]:
+    """What is compared of each replica id, in their order."""
+    vectors, asked = ours.vectors, params.range
+    rids = sorted({*vectors.ruv, *(theirs.ruv or {})} if asked is None else asked)
+    return {rid: common_range(rid, vectors, theirs, None if asked is None else asked[rid]) for rid in rids}
 
 
 def _incomparable(ours: Snapshot, theirs: PeerReplica, part: Part | None) -> str | None:

@@ -16,7 +16,7 @@ it lies within the RUV and above the purge vector, entries are quiet as long as 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -236,6 +236,29 @@ def piece_rows(conn: Connection, *, entries: bool, rows_max: int, byte_count: in
         {"rows": SAMPLE_ROWS},
     )
     return max(1, min(rows_max, int(byte_count / max(1.0, float(average or 0)))))
+
+
+def count_upto(
+    conn: Connection, ranges: Mapping[int, tuple[str | None, str]], *, entries: bool, rows_max: int
+) -> int:
+    """How many changes the ranges have, and entries; it ends at `rows_max`."""
+    tables = tables_of(conn)
+    queries: list[tuple[str, dict[str, Any]]] = [
+        (
+            f"select 1 from {tables.changelog} where rid = :rid and csn > :low and csn <= :high",
+            {"rid": rid, "low": after or "", "high": upto},
+        )
+        for rid, (after, upto) in ranges.items()
+    ]
+    if entries:
+        queries.append((f"select 1 from {tables.entries}", {}))
+    rows = 0
+    for query, params in queries:
+        if rows >= rows_max:
+            break
+        bounded = f"select count(*) from ({query} limit :rows) counted"
+        rows += conn.execute(bounded, params | {"rows": rows_max - rows})[0][0]
+    return rows
 
 
 def list_changes(conn: Connection, rid: int, *, after: str | None, upto: str, rows_max: int) -> list[Csn]:
