@@ -256,8 +256,8 @@ class SparkThreshold(Model):
     """From how much work of one kind on AUTO takes Spark."""
 
     kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE", "VERIFICATION", "AUDIT"] = Field(
-        description="Of work: purges, scans of extinctions, windows of replication, erasures, archives that are"
-        " read again, and audits."
+        description="Of work: purges, scans of extinctions, windows of replication, erasures, archives"
+        " that are read again, and audits."
     )
     unit: Literal["ROWS", "CHANGES", "BYTES"] = Field(description="Of `least` and `least_cold`.")
     least: int | None = Field(description="On a pool that is up; null: however much it is, never by itself.")

@@ -280,6 +280,7 @@ def _window_plan(attempt: TablePurge) -> WindowPlan:
         make_unit=make_unit,
         removed=kind.removed,
         most_rows=kind.most_rows(purge.params, settings),
+        first_rows=kind.first_rows,
         outlook=_outlook(purge, start),
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,

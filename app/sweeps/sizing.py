@@ -28,6 +28,7 @@ class UnitSize:
         window_units: units of a full window.
         least: fewer do not pay, unless even they are too long for a statement.
         is_waited_for: others wait for the rows that a unit locks.
+        first_rows: of the first window, if `rows` names none.
     """
 
     most_rows: int
@@ -37,9 +38,10 @@ class UnitSize:
     windows: int = 0
     least: int = LEAST_ROWS
     is_waited_for: bool = True
+    first_rows: int = FIRST_ROWS
 
     def __post_init__(self) -> None:
-        self.rows = self.rows or min(FIRST_ROWS, self.most_rows)
+        self.rows = self.rows or min(self.first_rows, self.most_rows)
 
     @property
     def units(self) -> int:

@@ -17,7 +17,7 @@ from app.jobs.running.context import JobContext
 from app.sweeps.allowance import Allowance, Limit
 from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.outlook import Outlook
-from app.sweeps.sizing import UnitSize
+from app.sweeps.sizing import FIRST_ROWS, UnitSize
 from spark.targets.connection import Connection
 from spark.targets.transaction import AnyUnit, UnitResult
 from spark.targets.walk import Bounds, Key, Piece, Walk
@@ -94,6 +94,7 @@ class WindowPlan:
     Args:
         make_unit: from step and piece to the unit of this attempt.
         most_rows: step to the most rows of a unit.
+        first_rows: step to the rows of its first units; the usual number, where it has none.
         outlook: how much there is to do; None: nobody knows.
         removed: from rows by step to those of them that are gone.
         is_waited_for: others wait for the rows that a unit locks.
@@ -109,6 +110,7 @@ class WindowPlan:
     removed: Callable[[Mapping[str, int]], Mapping[str, int]] = dict
     is_waited_for: bool = True
     limit: Limit | None = None
+    first_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class Windows(Course[AnyUnit, UnitResult]):
@@ -168,6 +170,7 @@ class Windows(Course[AnyUnit, UnitResult]):
             target_s=self._plan.target_s,
             window_units=self._plan.window_units,
             is_waited_for=self._plan.is_waited_for,
+            first_rows=self._plan.first_rows.get(step, FIRST_ROWS),
         )
         return self._plan.walk.pieces(
             self._conn,

@@ -100,6 +100,7 @@ class Kind:
         walk: the way through the tables, from the start on.
         units: makes the units of an attempt.
         most_rows: step to the most rows of a unit.
+        first_rows: step to the rows of its first units, which tell how long they take; else the usual.
         finish: what the result says beside the counts.
         reach: step to the rows that it will look at, and those of them that are old enough; for the ETA.
         costs: by dialect, step to what a row that goes costs there, beside those of other steps; else 1.
@@ -120,6 +121,7 @@ class Kind:
     most_rows: Callable[[PurgeParams, Settings], dict[str, int]]
     finish: Callable[[Purge, LoopState, Mapping[str, int], Start], dict[str, Any]]
     reach: Callable[[Purge, Start], Mapping[str, Reach]]
+    first_rows: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[DialectName, Mapping[str, float]] = field(default_factory=dict)
     words: frozenset[StrandedMode] = frozenset()
     must_say: bool = False

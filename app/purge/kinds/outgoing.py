@@ -31,6 +31,8 @@ COSTS: Mapping[DialectName, Mapping[str, float]] = {
 """What a row that goes costs beside one of DATA, measured on PostgreSQL and SQLite."""
 BATCHES_MAX = 5_000
 """A batch is looked up among its just-removed events: dead index entries make more of them slow."""
+BATCHES_FIRST = 500
+"""Until units have told how long they take: a batch may have had thousands of events."""
 
 
 def purge_spec(look: Look) -> PurgeSpec:
@@ -151,6 +153,7 @@ OUTGOING = Kind(
     most_rows=_most_rows,
     finish=_finish,
     reach=_reach,
+    first_rows={"BATCHES": BATCHES_FIRST},
     costs=COSTS,
     words=frozenset({StrandedMode.MARK, StrandedMode.SKIP}),
     marking="STRANDED",

@@ -33,3 +33,11 @@ def test_units_that_all_take_too_long_become_smaller(is_waited_for: bool) -> Non
     assert size.rows == 1_750
     size.learn([])  # a window whose units were done before
     assert size.rows == 1_750
+
+
+def test_a_step_may_begin_with_small_units_and_grows_as_any() -> None:
+    size = UnitSize(most_rows=5_000, target_s=0.3, window_units=32, first_rows=500)
+    assert size.rows == 500
+    size.learn([0.02])
+    assert size.rows == 2_000
+    assert UnitSize(most_rows=100, target_s=0.3, window_units=32, first_rows=500).rows == 100
