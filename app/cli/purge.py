@@ -59,7 +59,10 @@ Retention = Annotated[
     int | None, typer.Option("--retention-minutes", min=0, help="Keep what is younger; not with --cutoff.")
 ]
 Cutoff = Annotated[
-    str | None, typer.Option("--cutoff", metavar="TIME", help="Keep what is younger, as RFC 3339.")
+    str | None,
+    typer.Option(
+        "--cutoff", metavar="TIME", help="Keep what is younger: RFC 3339, or a date (midnight UTC)."
+    ),
 ]
 ChannelRetention = Annotated[
     list[str],

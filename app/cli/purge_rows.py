@@ -24,7 +24,7 @@ Children = Annotated[
 ]
 
 Cutoff = Annotated[
-    str | None, typer.Option("--cutoff", metavar="TIME", help="Instead of an age, as RFC 3339.")
+    str | None, typer.Option("--cutoff", metavar="TIME", help="Instead of an age: RFC 3339, or a date.")
 ]
 TimeUnit = Annotated[
     str | None, typer.Option("--time-unit", help="S or MS: the column counts these since 1970.")

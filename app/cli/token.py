@@ -21,7 +21,7 @@ def create(
     role: Annotated[str | None, typer.Option(help="A bundle of scopes, instead of --scope.")] = None,
     store: Annotated[list[str] | None, typer.Option(help="Only for this store. Repeatable.")] = None,
     expires_in: Annotated[str | None, typer.Option(metavar="P90D", help="ISO 8601 duration.")] = None,
-    expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="As RFC 3339.")] = None,
+    expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339, or a date.")] = None,
 ) -> int:
     """Make a token; its secret goes to stdout, this once.
 

@@ -294,7 +294,9 @@ def replay(
     webhook: WebhookId,
     delivery: Annotated[str | None, typer.Argument(metavar="DELIVERY", help="This one.")] = None,
     *,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="All since then, RFC 3339.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="All since then: RFC 3339, or a date.")
+    ] = None,
     state: Annotated[
         str | None, typer.Option(metavar="DELIVERED|GIVEN_UP", help="With --since: only those.")
     ] = None,

@@ -42,8 +42,12 @@ def list_rows(
     token: Annotated[str | None, typer.Option(help="The id of a token (tok_...).")] = None,
     store: Annotated[str | None, typer.Option(help="Only of this store.")] = None,
     subject: Annotated[str | None, typer.Option(help="Id of what was made or changed.")] = None,
-    after: Annotated[str | None, typer.Option(metavar="TIME", help="Since then; as RFC 3339.")] = None,
-    before: Annotated[str | None, typer.Option(metavar="TIME", help="Until then; as RFC 3339.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Since then: RFC 3339, or a date.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Until then: RFC 3339, or a date.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 100,
 ) -> int:
     """List audit rows, newest first.

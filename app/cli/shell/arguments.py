@@ -1,8 +1,9 @@
 """Values of options that are more than text: NAME=VALUE pairs, times, choices."""
 
 import json
+import re
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
@@ -17,6 +18,7 @@ Timeout = Annotated[
 States = Annotated[list[str] | None, typer.Option("--state", help="Only in this state. Repeatable.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
 LIMIT_DEFAULT: Final = 50
+DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def pairs(values: Iterable[str] | None, *, option: str) -> dict[str, str]:
@@ -45,9 +47,11 @@ def scalar(text: str) -> str | int | float | bool:
 
 
 def instant(value: str | None, *, option: str) -> datetime | None:
-    """Read an RFC 3339 time; without an offset it would mean something else on every machine.
+    """Read an RFC 3339 time, or a plain date: midnight UTC at its beginning, which is said on stderr.
 
-    Raises: typer.BadParameter: no time, or one without an offset.
+    A time without an offset would mean something else on every machine.
+
+    Raises: typer.BadParameter: neither, or a time without an offset.
     """
     if value is None:
         return None
@@ -55,8 +59,12 @@ def instant(value: str | None, *, option: str) -> datetime | None:
         time = datetime.fromisoformat(value)
     except ValueError:
         raise typer.BadParameter(
-            f"{value!r} is not a time such as 2026-11-01T03:00:00Z", param_hint=option
+            f"{value!r} is neither a time such as 2026-11-01T03:00:00Z nor a date such as 2026-11-01",
+            param_hint=option,
         ) from None
+    if DATE.fullmatch(value):
+        typer.echo(f"{option} {value} is taken as {value}T00:00:00Z.", err=True)
+        return time.replace(tzinfo=UTC)
     if time.tzinfo is None:
         raise typer.BadParameter(f"{value!r} has no offset; write Z or +01:00", param_hint=option)
     return time

@@ -39,7 +39,9 @@ app.command("sync")(sync)
 Node = Annotated[list[int] | None, typer.Option("--origin", min=0, help="Only of this node. Repeatable.")]
 Type = Annotated[list[str] | None, typer.Option("--type", help="Only of this type, as SYNC. Repeatable.")]
 Bound = Annotated[int | None, typer.Option(min=0, help="Bound of the event number, inclusive.")]
-Time = Annotated[str | None, typer.Option(metavar="TIME", help="Bound of the event's time, as RFC 3339.")]
+Time = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Bound of the event's time: RFC 3339, or a date.")
+]
 
 
 @app.command("status")

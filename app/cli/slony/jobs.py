@@ -68,7 +68,9 @@ Interval = Annotated[
         metavar="DURATION", help="Only what was confirmed so long ago: PT10M. Default: the store's."
     ),
 ]
-Before = Annotated[str | None, typer.Option(metavar="TIME", help="The same as an instant, RFC 3339.")]
+Before = Annotated[
+    str | None, typer.Option(metavar="TIME", help="The same as an instant: RFC 3339, or a date.")
+]
 ViaOption = Annotated[
     Via | None, typer.Option("--via", case_sensitive=False, help="The cluster's own function, or Lethe.")
 ]

@@ -32,7 +32,7 @@ def _backlog(
     node: Annotated[str | None, typer.Option(metavar="NODE", help="Only what waits for this node.")] = None,
     channel: Annotated[str | None, typer.Option(metavar="CHANNEL", help="Only of this channel.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --json: looks from then on, as RFC 3339.")
+        str | None, typer.Option(metavar="TIME", help="With --json: looks from then on: RFC 3339, or a date.")
     ] = None,
 ) -> int:
     """Tell what waits to be delivered, whether it grows, and what holds a purge back.
