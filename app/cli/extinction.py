@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Availability, Extinction, ExtinctionPlan, ExtinctionRequest
 
+from app.cli.shell.after_plan import note_of_extinction
 from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
 from app.cli.shell.byte_values import bytes_of
 from app.cli.shell.exits import ExitCode
@@ -114,6 +115,8 @@ def _plan(
     _show_plan(session, made)
     options = {**said, "--confirm-keys-never-reused": request.confirm_keys_never_reused}
     words, reason = ("extinction", "discard", store), request.reason or REASON
+    if without := note_of_extinction(made):
+        session.out.note(without)
     session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=options))
     return ExitCode.OK
 

@@ -8,6 +8,7 @@ import typer
 from lethe_client import Plan, PurgeRequest, RidPlan
 
 from app.cli.kinds.table import KINDS
+from app.cli.shell.after_plan import end_of_plan, looks_of_purge
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.hints import of_plan
@@ -281,7 +282,8 @@ def plan(
     said |= {"--stranded": stranded.value if stranded else None, "--strict": strict or None}
     said |= {"--max-rows-in-tx": max_rows_in_tx, "--max-entries": max_entries}
     words = ("purge", "run", store)
-    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=said))
+    run_it = of_plan(*words, plan_id=made.plan_id, reason=reason, options=said)
+    end_of_plan(session.out, run_it, looks=looks_of_purge(made))
     return ExitCode.OK
 
 

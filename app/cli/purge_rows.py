@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Plan, RowsPurge
 
+from app.cli.shell.after_plan import end_of_plan, is_beyond_plans, looks_of_purge
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.hints import of_plan
@@ -102,7 +103,10 @@ def _plan(
     session.out.document(made.raw)
     _show(session, made)
     words, reason = ("purge", "rows", store), request.reason or REASON
-    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=said))
+    run_it = of_plan(*words, plan_id=made.plan_id, reason=reason, options=said)
+    if is_beyond_plans(made):
+        run_it = "More rows would go than a plan can name: repeat the command without --plan to remove them."
+    end_of_plan(session.out, run_it, looks=looks_of_purge(made))
     return ExitCode.OK
 
 

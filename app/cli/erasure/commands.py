@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from lethe_client import CycleRequest, ErasureCycle, ErasurePlan
 
+from app.cli.shell.after_plan import end_of_plan, looks_of_erasure
 from app.cli.shell.arguments import StoreId, Timeout
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.hints import command
@@ -140,7 +141,8 @@ def plan(
     session.out.document(made.raw)
     show_plan(session, made)
     options = {"--duration": duration, "--plan-id": made.plan_id}
-    session.out.note(f"Run exactly this: {command('erasure', 'start', store, options=options)}")
+    run_it = f"Run exactly this: {command('erasure', 'start', store, options=options)}"
+    end_of_plan(session.out, run_it, looks=looks_of_erasure(made))
     return ExitCode.OK
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from lethe_client import CleanupRequest, EventWait, Job
 
+from app.cli.shell.after_plan import end_of_plan, looks_of_cleanup
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.hints import of_plan
@@ -206,7 +207,8 @@ def _plan_cleanup(
     session.out.document(made.raw)
     show_plan(session, made)
     words, reason = ("slony", "cleanup", store), request.reason or REASON
-    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=said))
+    run_it = of_plan(*words, plan_id=made.plan_id, reason=reason, options=said)
+    end_of_plan(session.out, run_it, looks=looks_of_cleanup(made))
     return ExitCode.OK
 
 
