@@ -41,12 +41,12 @@ def looks_of_purge(made: Plan) -> list[Look] | None:
 def _cutoff(made: Plan, options: str) -> Look:
     if made.cutoff is None:
         return None
-    source = f" (retention from {made.retention_source})" if made.retention_source else ""
+    source = f" (retention from {made.retention_source})" if made.retention_source not in (None, "REQUEST") else ""
     return f"the cut-off {cell(made.cutoff)}{source}: {options} reaches younger rows"
 
 
 def _warnings(warnings: Sequence[object]) -> Look:
-    return "the warnings above: rows that are as old as that, and stay, and why" if warnings else None
+    return "the warnings above: what is unusual in the data, and what of it stays" if warnings else None
 
 
 def _of_symmetricds(made: Plan) -> Iterable[Look]:

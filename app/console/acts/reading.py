@@ -69,6 +69,7 @@ class Standing:
 
     obstacle: str
     is_outdated: bool = False
+    is_empty: bool = False
 
 
 def standing(plan: Plan, *, now: datetime) -> Standing:
@@ -80,7 +81,28 @@ def standing(plan: Plan, *, now: datetime) -> Standing:
         return Standing("The store's limits do not allow this plan: " + "; ".join(exceeded) + ".")
     if not plan.get("is_executable", True):
         return Standing("More rows would go than a plan can name. Narrow the request, or run it by the API.")
+    if removes_nothing(plan):
+        return Standing(
+            "There is nothing to remove, and so nothing to run. See the cut-off, what stays and the warnings,"
+            " or change the request.",
+            is_empty=True,
+        )
     return Standing("")
+
+
+def removes_nothing(plan: Plan) -> bool:
+    """Whether a run would change nothing; a discard speaks of keys, and a log switch is work too."""
+    stranded = plan.get("stranded") or {}
+    gives_up = stranded.get("mode") == "MARK" and stranded.get("nodes")
+    step = (plan.get("log_switch") or {}).get("step")
+    if "records" in plan or gives_up or step in ("START", "FINISH", "HEAL"):
+        return False
+    tables = plan.get("tables") or ()
+    rows = (
+        list(tables.values()) if isinstance(tables, Mapping) else [each["rows_to_remove"] for each in tables]
+    )
+    rows += [plan.get("rows_to_remove", 0), *(each["entries"] for each in plan.get("erase", ()))]
+    return not any(rows) and not any(each.get("deleted") for each in plan.get("files", ()))
 
 
 def rest_of(plan: Plan) -> dict[str, Any]:
