@@ -62,10 +62,12 @@ _TOKEN: dict[str, Any] = {
 }
 BACKUPS = frozenset({"ProtectionRead", "BackupSessionRead", "BackupSessionCreated", "BackupEndRead"})
 HOOKS = frozenset({"WebhookRead", "WebhookCreated"})
-VERSIONED = frozenset({"AgreementRead", "JobRead", "StoreRead", "ParameterRead"}) | BACKUPS | HOOKS
+VERSIONED = (
+    frozenset({"AgreementRead", "JobRead", "StoreRead", "StoreWritten", "ParameterRead"}) | BACKUPS | HOOKS
+)
 """What is answered with the ETag of a row."""
 LOCATED = frozenset(
-    {"AgreementRead", "StoreRead", "ProtectionRead", "BackupSessionCreated", "WebhookCreated"}
+    {"AgreementRead", "StoreWritten", "ProtectionRead", "BackupSessionCreated", "WebhookCreated"}
 )
 """What is answered with its path when it was made."""
 HEADERS: dict[str, str] = {
@@ -79,6 +81,7 @@ EXAMPLES: dict[str, Any] = {
     **ERASURE,
     **WEBHOOKS,
     "StoreRead": _STORE,
+    "StoreWritten": _STORE | {"warnings": []},
     "JobRead": JOB,
     "ArchiveRead": _ARCHIVE,
     "ArchiveDetail": _ARCHIVE

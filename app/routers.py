@@ -58,12 +58,14 @@ from app.schedules.windows.api import router as windows_router
 from app.secrets.api import router as secrets_router
 from app.slony_feed.api import router as replica_feeds_router
 from app.stores.api import router as stores_router
+from app.stores.check_api import router as store_checks_router
 from app.stores.parameters_api import router as store_parameters_router
 
 # Those that are asked most come first: of one group a request is matched with one after the other.
 ROUTERS = (
     jobs_router,
     stores_router,
+    store_checks_router,
     store_parameters_router,
     purge_router,
     backlog_router,

@@ -4,8 +4,9 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
-from lethe_client import CheckReport, Store
+from lethe_client import Store
 
+from app.cli.check_report import show_check, show_warnings
 from app.cli.grant_scripts import DATABASE_DEFAULT, KINDS_WITH_GRANTS, SCRIPTS, grant_script
 from app.cli.shell.arguments import StoreId, pairs, scalar
 from app.cli.shell.exits import ExitCode
@@ -150,6 +151,7 @@ def add_environment(
 def _added(session: Session, added: Store) -> int:
     session.out.document(added.raw)
     session.out.say(f"Store {added.id} is registered.")
+    show_warnings(session.out, added)
     session.out.note(f"Next: lethe store check {added.id}")
     return ExitCode.OK
 
@@ -193,7 +195,7 @@ def check(session: Session, store: StoreId) -> int:
     """
     report = session.client.stores.check(store)
     session.out.document(report.raw)
-    _report(session, report)
+    show_check(session.out, report)
     if "PLAN_ERASURE" in report.can:
         session.out.note(f"Next: lethe erasure plan {store} --min-file-age P1D --duration PT1H")
     wrong = not report.ok or any(finding.severity == "ERROR" for finding in report.findings)
@@ -248,7 +250,9 @@ def update(
         "parameters": _scalars(pairs(parameter, option="--parameter")),
         "limits": _limits(found, limits),
     }
-    _show(session, session.client.stores.update(found, _asked(found, changes, no_password, clear or [])))
+    changed = session.client.stores.update(found, _asked(found, changes, no_password, clear or []))
+    _show(session, changed)
+    show_warnings(session.out, changed)
     return ExitCode.OK
 
 
@@ -349,28 +353,6 @@ def _show(session: Session, store: Store) -> None:
     if store.suspended:
         facts |= {"suspended": store.suspended.reason, "suspended until": store.suspended.until}
     session.out.facts(facts)
-
-
-def _report(session: Session, report: CheckReport) -> None:
-    session.out.facts(
-        {
-            "reachable": report.reachable,
-            "server": None if report.server_version is None else str(report.server_version),
-            "layout": report.layout,
-            "identity": report.identity,
-            "clock difference (s)": report.clock_difference_s,
-            "ledger": report.ledger,
-            "permissions missing": report.permissions_missing,
-            "conflicts": report.conflicts,
-            "can": report.can,
-        }
-    )
-    if report.sizes:
-        rows = [[size.table, size.rows_estimate, size.bytes] for size in report.sizes]
-        session.out.table(["table", "rows (estimate)", "bytes"], rows)
-    if report.findings:
-        found = [[finding.severity, finding.code, finding.detail] for finding in report.findings]
-        session.out.table(["severity", "code", "detail"], found)
 
 
 @app.command("grants")

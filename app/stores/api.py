@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, tell_changed
 from app.auth.actions import Action
-from app.auth.audit_rows import audit_look
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -22,18 +21,25 @@ from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
-from app.parameters.service import global_values, parameters_by_need, scopes_of_change
-from app.stores.borders import judge_at_check
-from app.stores.checks.keeping import check_period, keep_check
-from app.stores.checks.models import RecoveryRead, StoreCheck
+from app.parameters.service import parameters_by_need, scopes_of_change
 from app.stores.choosing import choice_of, choice_of_patch
 from app.stores.errors import StoreChanged
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.labels import parse_labels
-from app.stores.models import StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
+from app.stores.models import (
+    StoreCreate,
+    StoreKind,
+    StorePatch,
+    StoreRead,
+    StoreWritten,
+    SuspendRequest,
+    read_store,
+)
 from app.stores.rows import Store
+from app.stores.same_target import warn_of_same_target
 from app.stores.service import (
     ADMINS_FIELDS,
+    PLACE_FIELDS,
     SECRET_FIELDS,
     change_store,
     create_store,
@@ -42,7 +48,6 @@ from app.stores.service import (
     list_stores,
     needs_admin,
     new_store,
-    note_target,
     remove_store,
     resume_store,
     suspend_store,
@@ -64,7 +69,6 @@ SWITCHES = tuple(
 Chooser = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, OF_ADMIN, *SWITCHES))]
 FORGET = Condition(Scope.ADMIN, "`forget_extinctions` is true")
 Remover = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, FORGET))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 HooksDep = Annotated[StoreHooks, Depends(at_once(hooks_of))]
 
 
@@ -80,6 +84,16 @@ def _answer(store: Store, *, status: int = 200) -> Answer:
     if status == 201:
         headers["Location"] = f"/v1/stores/{store.id}"
     return Answer(body=read_store(store), status=status, headers=headers)
+
+
+def _written(
+    db: Session, store: Store, caller: Caller, *, status: int = 200, is_moved: bool = True
+) -> Answer:
+    """The store, and what whoever has chosen its target should know."""
+    plain = _answer(store, status=status)
+    warnings = warn_of_same_target(db, store, visible=caller.visible_stores()) if is_moved else []
+    body = StoreWritten(**read_store(store).model_dump(by_alias=True), warnings=warnings)
+    return Answer(body=body, status=status, headers=plain.headers)
 
 
 def _require_scopes(caller: Caller, before: Mapping[str, ParameterValue], store: Store) -> None:
@@ -111,7 +125,7 @@ def _mutated(
 @router.post(
     "/v1/stores",
     status_code=201,
-    response_model=StoreRead,
+    response_model=StoreWritten,
     summary="Register a store",
     operation_id="create_store",
     responses=problems(404, 409),
@@ -138,7 +152,7 @@ def post_store(
         if needs_admin(store, {}):
             caller.require(OF_ADMIN.scope)
         _require_reach(caller, db, store, {})
-        return _answer(store, status=201)
+        return _written(db, store, caller, status=201)
 
     return _mutated(request, caller, effect, Action.STORE_CREATE, body.id, body=body)
 
@@ -191,7 +205,7 @@ def get_one_store(
 
 @router.patch(
     "/v1/stores/{store_id}",
-    response_model=StoreRead,
+    response_model=StoreWritten,
     summary="Change a store",
     operation_id="change_store",
     responses=problems(404, 409, 412, 428),
@@ -241,7 +255,8 @@ def patch_store(
             caller.require(OF_ADMIN.scope)
         _require_reach(caller, db, store, secret)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
-        answer = _answer(store)
+        is_moved = bool(PLACE_FIELDS & set(body.model_dump(exclude_unset=True, by_alias=False)))
+        answer = _written(db, store, caller, is_moved=is_moved)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})
 
     return _mutated(request, caller, effect, Action.STORE_CHANGE, store_id, body=body)
@@ -282,41 +297,6 @@ def delete_store(
         return Answer(status=204, audit={"forget_extinctions": forget_extinctions})
 
     return _mutated(request, caller, effect, Action.STORE_REMOVE, store_id)
-
-
-@router.post(
-    "/v1/stores/{store_id}:check",
-    response_model=StoreCheck,
-    summary="Look at a store's target",
-    operation_id="check_store",
-    responses=problems(404, 409, 502),
-)
-def post_check(
-    store_id: StoreId,
-    request: Request,
-    caller: Reader,
-    settings: SettingsDep,
-    database: DatabaseDep,
-    clock: ClockDep,
-    hooks: HooksDep,
-) -> StoreCheck:
-    """Connects, reads and reports; a target that cannot be used is a finding, not an error."""
-    store = read_row(database, store_id, caller)
-    judge_at_check(database, settings, store)
-    found = hooks.checks[StoreKind(store.kind)](database, store, settings, clock.now())
-    with database.transaction() as db:
-        period = check_period(db, store, global_values(db), settings)
-        if found.identity is not None:
-            note_target(
-                db,
-                store_id,
-                store,
-                identity=found.identity,
-                parameters=found.parameters,
-            )
-        keep_check(db, get_store(db, store_id), found, period=period, now=clock.now())
-        audit_look(db, request, caller, Action.STORE_CHECK, store=store_id, detail={"ok": found.ok})
-    return found
 
 
 @router.post(
@@ -371,29 +351,3 @@ def post_resume(
     response = _mutated(request, caller, effect, Action.STORE_RESUME, store_id)
     tell_changed(request, "")
     return response
-
-
-@router.post(
-    "/v1/stores/{store_id}:recover",
-    response_model=RecoveryRead,
-    summary="Raise our epoch above the target's",
-    operation_id="recover_store",
-    responses=problems(404, 409, 502),
-)
-def post_recover(
-    store_id: StoreId,
-    request: Request,
-    caller: Admin,
-    settings: SettingsDep,
-    database: DatabaseDep,
-    hooks: HooksDep,
-    idempotency_key: IdempotencyKeyHeader = None,
-) -> Response:
-    """After the metadata was restored from an older copy: EPOCH_AHEAD ends, foreign jobs are marked."""
-    store = read_row(database, store_id, caller)
-    found = hooks.recover(database, settings, store, caller.name)
-
-    def effect(_db: Session) -> Answer:
-        return Answer(body=found, audit=found.model_dump())
-
-    return _mutated(request, caller, effect, Action.STORE_RECOVER, store_id)

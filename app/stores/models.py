@@ -16,6 +16,7 @@ from app.kit.durations import Duration
 from app.kit.model import Model
 from app.kit.values import Text
 from app.secrets.models import SecretReference
+from app.stores.checks.models import Finding
 from app.stores.fields import (
     ClusterName,
     DnText,
@@ -160,6 +161,14 @@ class StoreRead(StoreBase):
     target_identity: str | None
     created_at: datetime
     updated_at: datetime
+
+
+class StoreWritten(StoreRead):
+    """A store that was registered or changed just now."""
+
+    warnings: list[Finding] = Field(
+        description="What to know of its target: SAME_TARGET, other stores of this kind on it."
+    )
 
 
 class SuspendRequest(Model):

@@ -34,8 +34,20 @@ class Suspension(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finding(Result):
+    """`severity` is ERROR, WARNING or INFO."""
+
+    code: str
+    severity: FindingSeverity
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Store(Result):
-    """A registered target; `etag` is what update and delete send as If-Match."""
+    """A registered target; `etag` is what update and delete send as If-Match.
+
+    `warnings` come with a registration or a change: SAME_TARGET, other stores of this kind on the target.
+    """
 
     id: str
     kind: StoreKind
@@ -61,21 +73,13 @@ class Store(Result):
     target_identity: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    warnings: tuple[Finding, ...] = ()
     etag: str = field(default="", repr=False, compare=False)
 
     @property
     def target(self) -> str:
         """What it is registered for: a URL, or the directory of an environment."""
         return self.url or self.path or ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding(Result):
-    """`severity` is ERROR, WARNING or INFO."""
-
-    code: str
-    severity: FindingSeverity
-    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,19 +29,24 @@ def end_of_plan(out: Output, run: str, *, looks: Iterable[Look] | None) -> None:
 
 def looks_of_purge(made: Plan) -> list[Look] | None:
     """What to look at where a purge would remove and mark nothing; None: it would."""
-    planned = [*made.tables, *made.rids]
     stranded = made.stranded
     gives_up = stranded.mode == "MARK" and bool(stranded.nodes or stranded.batches)
-    if gives_up or any(each.rows_to_remove for each in planned):
+    if gives_up or any(_rows_to_remove(made)):
         return None
     of_kind = LOOKS.get(made.kind, _of_symmetricds)
     return [*of_kind(made), _warnings(made.warnings)]
 
 
+def _rows_to_remove(made: Plan) -> Iterable[int]:
+    yield from (table.rows_to_remove for table in made.tables)
+    yield from (rid.rows_to_remove for rid in made.rids)
+
+
 def _cutoff(made: Plan, options: str) -> Look:
     if made.cutoff is None:
         return None
-    source = f" (retention from {made.retention_source})" if made.retention_source not in (None, "REQUEST") else ""
+    named = made.retention_source in (None, "REQUEST")
+    source = "" if named else f" (retention from {made.retention_source})"
     return f"the cut-off {cell(made.cutoff)}{source}: {options} reaches younger rows"
 
 

@@ -192,6 +192,20 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "SAME_TARGET",
+        (Seen.FINDING,),
+        (
+            "Another store of the same kind is the same tables of the same database, or the same "
+            "environment. Each purges by its own retention, limits and schedules, and their jobs exclude "
+            "one another."
+        ),
+        (
+            "Move the schedules to one of both, and remove the other: `lethe store remove STORE`. The target"
+            " and its archives stay. A store of another kind on the same database is no fault."
+        ),
+        Passes.NO,
+    ),
+    Entry(
         "SAME_NODE",
         (Seen.FINDING,),
         "Another store is the same node of the same cluster.",
