@@ -20,20 +20,26 @@ from lethe_client import (
 )
 
 from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.field_options import Shown, fault_text
 from app.cli.shell.hints import command
 from app.cli.shell.missing import where_listed, which
 
 CODE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 HERE: Final = re.compile(r"localhost|127(?:\.[0-9]+){3}|::1")
 PORT: Final = 8765
+NO_OPTIONS: Final[Shown] = {}
 SPEAKS_HTTP: Final = "wrong version number"
 """What OpenSSL says of an answer that is no TLS."""
 
 
-def complaint(error: LetheError) -> Complaint:
-    """Say what an error of the client means here."""
+def complaint(error: LetheError, *, options: Shown = NO_OPTIONS) -> Complaint:
+    """Say what an error of the client means here.
+
+    Args:
+        options: of the command that has asked, which are named beside the fields that they filled.
+    """
     if isinstance(error, ProblemError):
-        return _of_problem(error)
+        return _of_problem(error, options)
     if isinstance(error, TransportFailed):
         return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, _unreachable(error))
     if isinstance(error, WaitTimedOut):
@@ -78,10 +84,10 @@ def _stranger(error: ProblemError) -> Complaint:
     return Complaint(said.code, detail, exit_code, advice, document)
 
 
-def _of_problem(error: ProblemError) -> Complaint:
+def _of_problem(error: ProblemError, options: Shown) -> Complaint:
     if not CODE.fullmatch(str(error.document.get("code") or "")):
         return _stranger(error)
-    faults = [f"{fault.get('pointer', '')}: {fault.get('detail', '')}" for fault in error.errors]
+    faults = [fault_text(fault, options) for fault in error.errors]
     detail = "; ".join([which(error), *faults])
     exit_code, advice = _meaning(error)
     return Complaint(error.code, detail, exit_code, advice, error.document)

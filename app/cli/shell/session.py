@@ -12,6 +12,7 @@ from lethe_client import TERMINAL, Job, Lethe, LetheError, RetryPolicy
 from app.cli.shell.access import OPTIONS, PANEL, resolve
 from app.cli.shell.complaints import complaint
 from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.field_options import Shown, shown_options
 from app.cli.shell.output import Output
 
 # A script that finds no service wants to know soon; waits are patient all the same.
@@ -41,7 +42,7 @@ class Session:
     data_dir: Path | None = None
 
 
-def _run(command: Callable[[Session], int], access: dict[str, Any], refused: Refused) -> int:
+def _run(command: Callable[[Session], int], access: dict[str, Any], refused: Refused, options: Shown) -> int:
     out = Output(json=access["json"])
     try:
         found = resolve(**{name: access[name] for name in OPTIONS})
@@ -55,7 +56,7 @@ def _run(command: Callable[[Session], int], access: dict[str, Any], refused: Ref
         out.document(job.raw)
         return ExitCode.INTERRUPTED
     except LetheError as error:
-        return refused(out, complaint(error))
+        return refused(out, complaint(error, options=options))
 
 
 def on_service(
@@ -71,9 +72,11 @@ def on_service(
     shared: dict[str, tuple[Any, Any]] = {name: (option, None) for name, option in OPTIONS.items()}
     shared |= {"json": (Json, False)}
 
+    shown = shown_options(own)
+
     def run(**options: Any) -> int:
         access = {name: options.pop(name) for name in shared}
-        return _run(lambda session: command(session, **options), access, refused)  # type: ignore[call-arg]
+        return _run(lambda session: command(session, **options), access, refused, shown)  # type: ignore[call-arg]
 
     only = inspect.Parameter.KEYWORD_ONLY
     added = [
