@@ -23,6 +23,14 @@ from app.verbs.table import VERBS
 PAGE: Final = 50
 FILES: Final = 100
 FILE_COLUMNS: Final = ("file", "state", "size_bytes", "entries_erased", "proved_by", "refusal", "finished_at")
+OWN: Final = frozenset({"OWN_PURGE", "OWN_CLEANUP", "OWN_ERASER"})
+"""Findings that speak of switches of the target itself; SymmetricDS's and JE's have the names of Lethe's."""
+SOURCES: Final = {
+    "DEFAULT": "Lethe's default",
+    "GLOBAL": "all stores",
+    "STORE": "this store",
+    "TARGET": "the target",
+}
 router = new_router(include_in_schema=False)
 
 
@@ -78,9 +86,16 @@ async def get_store(
         trends=[(each, trend(each, series)) for each in series["series"] if each["points"]],
         window=series["window"],
         parameters=_by_interest(parameters["items"]),
+        sources=SOURCES,
+        own_switches=own_switches(look),
         parts=parts_of(store["kind"]),
         acts=any(StoreKind(store["kind"]) in verb.stores for verb in VERBS),
     )
+
+
+def own_switches(look: list[Any]) -> list[Any]:
+    """What the last check has found of switches of the target itself: those of SymmetricDS, JE and a slon."""
+    return [each for store in look for each in store["health"]["details"] if each["code"] in OWN]
 
 
 def _by_interest(parameters: list[Any]) -> list[Any]:
