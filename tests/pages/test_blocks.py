@@ -9,12 +9,14 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 
+from lethe_samples.symmetricds import build
 from tests.pages.blocks import PAGES, ROOT, Block, Reader, blocks_of
 
 LANGUAGES: Final = {"ini", "json", "python", "sh", "sql", "systemd", "text", "yaml"}
@@ -158,6 +160,35 @@ def test_commands_of_pages_that_need_a_service_do_what_they_say(tmp_path: Path) 
     assert ran.code == 0, ran.output[-3000:]
     assert [page for page in TOGETHER if f"{page} ends here" not in ran.output] == []
     assert "Traceback" not in ran.output
+    assert sorted(_purged_of_the_sample(tmp_path)) == sorted(UPKEEP)
+
+
+UPKEEP: Final = (
+    "sym_extract_request",
+    "sym_incoming_error",
+    "sym_node_host_channel_stats",
+    "sym_node_host_job_stats",
+    "sym_node_host_stats",
+    "sym_registration_request",
+    "sym_table_reload_request",
+    "sym_table_reload_status",
+    "sym_trigger_hist",
+)
+"""Tables of the kinds of purge that docs/how-to/symmetricds.md runs: each loses rows, and keeps some."""
+
+
+def _purged_of_the_sample(folder: Path) -> list[str]:
+    """Tables of the page's database with fewer rows than the sample has, and not empty."""
+    build(folder / "anew.sqlite", now=datetime.now(UTC).replace(tzinfo=None))
+    with (
+        contextlib.closing(sqlite3.connect(folder / "anew.sqlite")) as anew,
+        contextlib.closing(sqlite3.connect(folder / "sym.sqlite")) as purged,
+    ):
+        counted = {
+            table: [db.execute(f"select count(*) from {table}").fetchone()[0] for db in (anew, purged)]
+            for table in UPKEEP
+        }
+    return [table for table, (before, after) in counted.items() if 0 < after < before]
 
 
 def _with_places(page: str, text: str) -> str:
