@@ -41,13 +41,15 @@ def finish(session: Session, job: Job, *, wait: bool, timeout_s: float | None) -
 def outcome(session: Session, job: Job) -> int:
     """Print the ended job and return the command's exit code."""
     session.out.document(job.raw)
+    warnings = (job.result or {}).get("warnings") or ()
     if job.kind == "PURGE" and job.result:
         _purge_result(session, job.result, engine=job.engine, is_whole=job.state == "SUCCEEDED")
     elif job.kind == "BATCH" and job.result:
         _batch_result(session, job.result)
     elif job.result:
         session.out.facts(job.result)
-    for warning in (job.result or {}).get("warnings") or ():
+        warnings = () if not session.out.json else warnings  # they are among the facts
+    for warning in warnings:
         session.out.note(f"warning: {warning_text(warning)}")
     if job.state == "SUCCEEDED":
         return ExitCode.OK

@@ -375,3 +375,14 @@ def test_help_is_fast_because_no_noun_is_imported() -> None:
 def test_no_arguments_shows_help_and_ends_with_64(capsys) -> None:
     assert main([]) == 64
     assert "Commands" in capsys.readouterr().out
+
+
+def test_a_warning_of_a_result_is_printed_once(lethe, service) -> None:
+    """It stood among the facts of a result, and again as a warning."""
+    ended = {"id": "job_1", "kind": "ERASURE", "store": "it", "state": "SUCCEEDED"}
+    warned = {"code": "TAIL_OF_LOG", "detail": "it stays", "count": 1}
+    service.on("GET /v1/jobs/job_1", (200, ended | {"result": {"state": "COMPLETE", "warnings": [warned]}}))
+    run = lethe("job", "watch", "job_1")
+    assert run.code == 0, run.err
+    assert "COMPLETE" in run.out
+    assert (run.out + run.err).count("TAIL_OF_LOG") == 1
