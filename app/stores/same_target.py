@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import or_
+from sqlalchemy import and_, or_
 from sqlalchemy.engine import make_url
 from sqlmodel import Session, col, select
 
@@ -78,7 +78,9 @@ def _near(store: Store) -> Any:
     if proof is None:
         return _others(store).where(words)
     is_it = or_(col(Store.target_identity) == proof, col(Store.target_proof) == proof)
-    return _others(store).where(or_(words, is_it))
+    # In a fleet all have the same last word: addresses are compared where the other's target never answered.
+    is_unknown = and_(col(Store.target_identity).is_(None), col(Store.target_proof).is_(None))
+    return _others(store).where(or_(is_it, and_(words, is_unknown)))
 
 
 def _is_proved(one: Store, other: Store) -> bool:
