@@ -1,16 +1,17 @@
 """`lethe purge rows`: rows of any table, by age and by an expression."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
 from lethe_client import Plan, RowsPurge
 
-from app.cli.shell.after_plan import end_of_plan, is_beyond_plans, looks_of_purge
+from app.cli.shell.after_plan import Look, end_of_plan, is_beyond_plans, look_at_cutoff, looks_of_purge
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.hints import of_plan
 from app.cli.shell.job_options import REASON, MaxDrift, PlanId, Reason, Wait, drift
+from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, warning_text
 
@@ -106,7 +107,7 @@ def _plan(
     run_it = of_plan(*words, plan_id=made.plan_id, reason=reason, options=said)
     if is_beyond_plans(made):
         run_it = "More rows would go than a plan can name: repeat the command without --plan to remove them."
-    end_of_plan(session.out, run_it, looks=looks_of_purge(made))
+    end_of_plan(session.out, run_it, looks=looks_of_purge(made, _looks))
     return ExitCode.OK
 
 
@@ -120,3 +121,10 @@ def _show(session: Session, made: Plan) -> None:
         out.note(f"over the limit, would be refused: {limit}")
     for warning in made.warnings:
         out.note(f"warning: {warning_text(warning.raw)}")
+
+
+def _looks(made: Plan) -> Iterable[Look]:
+    where = made.raw.get("where")
+    yield look_at_cutoff(made, "a later --cutoff or a shorter --older-than")
+    yield f"the rows that --where {where} chooses" if where else None
+    yield f"what stays: {cell({each.table: each.rows for each in made.tables})}"

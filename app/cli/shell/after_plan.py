@@ -9,6 +9,7 @@ from app.cli.shell.hints import command
 from app.cli.shell.output import Output, cell
 
 Look = str | None
+LooksOf = Callable[[Plan], Iterable[Look]]
 
 
 def end_of_plan(out: Output, run: str, *, looks: Iterable[Look] | None) -> None:
@@ -27,14 +28,18 @@ def end_of_plan(out: Output, run: str, *, looks: Iterable[Look] | None) -> None:
             out.note(f"  {each}")
 
 
-def looks_of_purge(made: Plan) -> list[Look] | None:
-    """What to look at where a purge would remove and mark nothing; None: it would."""
+def looks_of_purge(made: Plan, of_kind: LooksOf | None = None) -> list[Look] | None:
+    """What to look at where a purge would remove and mark nothing; None: it would.
+
+    Args:
+        of_kind: what there is to look at; None: as the plan's kind has it.
+    """
     stranded = made.stranded
     gives_up = stranded.mode == "MARK" and bool(stranded.nodes or stranded.batches)
     if gives_up or any(_rows_to_remove(made)):
         return None
-    of_kind = LOOKS.get(made.kind, _of_symmetricds)
-    return [*of_kind(made), _warnings(made.warnings)]
+    looks = of_kind or LOOKS.get(made.kind, _of_symmetricds)
+    return [*looks(made), _warnings(made.warnings)]
 
 
 def _rows_to_remove(made: Plan) -> Iterable[int]:
@@ -42,7 +47,8 @@ def _rows_to_remove(made: Plan) -> Iterable[int]:
     yield from (rid.rows_to_remove for rid in made.rids)
 
 
-def _cutoff(made: Plan, options: str) -> Look:
+def look_at_cutoff(made: Plan, options: str) -> Look:
+    """Where the cut-off comes from, and which options move it."""
     if made.cutoff is None:
         return None
     named = made.retention_source in (None, "REQUEST")
@@ -56,7 +62,7 @@ def _warnings(warnings: Sequence[object]) -> Look:
 
 def _of_symmetricds(made: Plan) -> Iterable[Look]:
     kept = {each.table: each.rows for each in made.tables if each.rows}
-    yield _cutoff(made, "a later --cutoff or fewer --retention-minutes")
+    yield look_at_cutoff(made, "a later --cutoff or fewer --retention-minutes")
     if kept:
         yield f"what stays, younger than that or still needed: {cell(kept)}"
     else:
@@ -70,7 +76,7 @@ def _of_symmetricds(made: Plan) -> Iterable[Look]:
 def _of_changelog(made: Plan) -> Iterable[Look]:
     held = sum(each.rows_held for each in made.rids)
     by = ", ".join(sorted({name for each in made.rids for name in each.held_by}))
-    yield _cutoff(made, "a later --cutoff, fewer --retention-minutes or --max-entries")
+    yield look_at_cutoff(made, "a later --cutoff, fewer --retention-minutes or --max-entries")
     yield f"{made.rows or 0:,} records stay; {held:,} of them are old enough and held"
     if by:
         yield f"who has not acknowledged them ({by}): {command('replication', 'topology')}"
@@ -78,25 +84,17 @@ def _of_changelog(made: Plan) -> Iterable[Look]:
 
 def _of_tombstones(made: Plan) -> Iterable[Look]:
     held = sum(each.rows_held for each in made.rids)
-    yield _cutoff(made, "a later --cutoff or fewer --retention-minutes")
+    yield look_at_cutoff(made, "a later --cutoff or fewer --retention-minutes")
     yield f"{made.rows or 0:,} tombstones stay; {held:,} of them are old enough and held"
     if made.held_by:
         yield f"who holds them ({', '.join(made.held_by)}): {command('replication', 'topology')}"
 
 
-def _of_rows(made: Plan) -> Iterable[Look]:
-    where = made.raw.get("where")
-    yield _cutoff(made, "a later --cutoff or a shorter --older-than")
-    yield f"the rows that --where {where} chooses" if where else None
-    yield f"what stays: {cell({each.table: each.rows for each in made.tables})}"
-
-
-LOOKS: Mapping[str, Callable[[Plan], Iterable[Look]]] = {
+LOOKS: Mapping[str, LooksOf] = {
     "CHANGELOG": _of_changelog,
     "TOMBSTONES": _of_tombstones,
-    "ROWS": _of_rows,
 }
-"""By the kind of purge; all others are of SymmetricDS."""
+"""By the kind of purge, of those that one command plans; all others of it are of SymmetricDS."""
 
 
 def looks_of_erasure(made: ErasurePlan) -> list[Look] | None:
