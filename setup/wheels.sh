@@ -44,8 +44,8 @@ install() { # NAME [EXTRA]
 install_sources() {
   "$uv" export --quiet --frozen --no-dev --no-emit-workspace --package lethe-control-plane-sources --output-file "$scratch/sources.txt" >/dev/null
   "$uv" venv --quiet --python "$python" "$scratch/sources"
-  "$uv" pip install --quiet --python "$scratch/sources/bin/python" --compile-bytecode --require-hashes --requirements "$scratch/sources.txt"
-  "$uv" pip install --quiet --python "$scratch/sources/bin/python" --compile-bytecode --no-deps "$sources_wheel" "$client_wheel"
+  "$uv" pip install --quiet --python "$scratch/sources/bin/python" --require-hashes --requirements "$scratch/sources.txt"
+  "$uv" pip install --quiet --python "$scratch/sources/bin/python" --no-deps "$sources_wheel" "$client_wheel"
 }
 
 # Without Spark's JVM, which not every machine has: the reader that its workers run.
