@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from lethe_client import Job
+from lethe_client.results import WaitingOn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
@@ -45,15 +46,20 @@ def describe(job: Job) -> str:
     if job.state == "RUNNING" and progress.eta:
         parts.append(f"until {cell(progress.eta)}")
     parts += [throttle_text(job)] if throttle_text(job) else []
-    parts += [f"waits for {each.kind} {each.ref or ''}".rstrip() for each in job.waiting_on]
+    parts += [f"waits for {each.kind} {each.ref or ''}".rstrip() for each in _held_by(job)]
     return f"{job.state} {', '.join(parts)}".rstrip()
+
+
+def _held_by(job: Job) -> list[WaitingOn]:
+    """What it waits for, but a runner, which the state says."""
+    return [each for each in job.waiting_on if each.kind != job.state]
 
 
 def brief(job: Job) -> str:
     """What fits beside a bar on 80 columns."""
     progress = job.progress
-    if job.waiting_on:
-        return f"{job.state} for {job.waiting_on[0].kind}"
+    if held := _held_by(job):
+        return f"{job.state} for {held[0].kind}"
     if not progress.total:
         return job.state
     rate = f", {progress.rate_per_s:,.0f}/s" if job.state == "RUNNING" and progress.rate_per_s else ""

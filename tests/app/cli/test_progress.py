@@ -8,7 +8,7 @@ from lethe_client.decoding import decode
 from lethe_client.results import WaitingOn
 from rich.console import Console
 
-from app.cli.shell.progress import Bar, PlainLines, describe
+from app.cli.shell.progress import Bar, PlainLines, brief, describe
 
 
 def running(done: int, total: int | None = 100) -> Job:
@@ -100,3 +100,8 @@ def test_purge_that_removes_nothing_does_not_look_as_if_it_had_removed_all() -> 
     shown = Progress(unit="rows examined", done=68, total=68, removed=0, fraction=1.0)
     job = Job(id="job_1", kind="PURGE", state="SUCCEEDED", store="shop", progress=shown)
     assert describe(job) == "SUCCEEDED 100 %, 68 of 68 rows examined, 0 removed"
+
+
+def test_a_job_in_the_queue_does_not_wait_for_the_queue() -> None:
+    job = Job(id="job_1", kind="PURGE", state="QUEUED", waiting_on=(WaitingOn(kind="QUEUED", ref=""),))
+    assert describe(job) == brief(job) == "QUEUED"
