@@ -168,6 +168,8 @@ class TotalNotUnderWay(SessionRefused):
 
 
 class TotalIncomplete(SessionRefused):
+    """Facts, where changes of entries are missing: rids."""
+
     code = "TOTAL_INCOMPLETE"
 
 

@@ -3,6 +3,7 @@
 Between services: no Idempotency-Key, for every request may be repeated as it is. Nothing here names a URL.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Final
 
@@ -21,7 +22,8 @@ from app.kit.http.routing import new_router
 from app.kit.ids import new_id
 from app.kit.problems import problems
 from app.replication.consumer.acquire import require_introduced, wanted_of
-from app.replication.consumer.batches import media_type_of, read_batch, read_body
+from app.replication.consumer.applying import applying
+from app.replication.consumer.batches import media_type_of, read_body
 from app.replication.consumer.dead_letters.parking import ParkingLot
 from app.replication.consumer.discards.grants import GrantConsent, naming_the_grant
 from app.replication.consumer.errors import peer_problem
@@ -52,11 +54,11 @@ from app.stores.service import require_kind
 from spark.formats.changes.batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE
 from spark.formats.csn import Csn
 from spark.formats.ruv import Ruv, RuvElement, format_ruv
-from spark.replication.consumer.apply import Applied, apply_batch, apply_entries
+from spark.replication.consumer.apply import Applied
 from spark.replication.errors import ReplicaMissing
 from spark.replication.proofs.history_points import find_points
 from spark.replication.proofs.shown_proofs import shown_history
-from spark.replication.records import ReplicaStatus, Snapshot, record_schema
+from spark.replication.records import ReplicaStatus, Snapshot
 from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import ProofsMissing
 from spark.replication.sessions.begin import CAPABILITIES
@@ -203,24 +205,15 @@ async def post_batch(
             (consumer.store.id, session_id), token=caller.token_id, epoch=epoch, batch_seq=batch_seq
         ) as place,
     ):
-        batch, proof = await run_in_threadpool(
-            read_batch, await read_body(request), media_type_of(request), settings
-        )
-        ahead_max_s = await run_in_threadpool(lambda: consumer.ahead_max_s)
+        body, media_type = await read_body(request), media_type_of(request)
 
-        def transact(conn: Connection) -> Applied:
-            if batch.schema != record_schema():
-                return apply_entries(conn, ticket, batch, now_s=consumer.now_s, ahead_max_s=ahead_max_s)
-            return apply_batch(
-                conn,
-                ticket,
-                batch,
-                now_s=consumer.now_s,
-                ahead_max_s=ahead_max_s,
-                proof=proof,
-                trusted_rids=settings.replication_trusted_suppliers,
+        def read() -> Callable[[Connection], Applied]:
+            ahead_max_s = consumer.ahead_max_s
+            return applying(
+                ticket, body, media_type, settings, now_s=lambda: consumer.now_s, ahead_max_s=ahead_max_s
             )
 
+        transact = await run_in_threadpool(read)
         found = await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact))
         if found.rejected:  # also of a batch that came again: after the first one nobody may have told
             refused = [each.csn for each in found.rejected]

@@ -18,6 +18,8 @@ from spark.formats.changes.batch import (
     decode_ndjson,
 )
 from spark.formats.changes.json_form import LINE_MAX_BYTES
+from spark.formats.csn import Csn
+from spark.replication.entry_batches import bound_in
 from spark.replication.proofs.proved_batches import proof_in
 from spark.replication.proofs.values import BatchProof
 from spark.replication.records import entry_schema, record_schema
@@ -48,6 +50,14 @@ def read_batch(body: bytes, media_type: str, settings: Settings) -> tuple[pa.Rec
     batch = decode_batch(body, media_type, settings)
     has_proof = media_type == ARROW_MEDIA_TYPE and batch.schema == record_schema()
     return batch, proof_in(body) if has_proof else None
+
+
+def bound_of(body: bytes, media_type: str) -> Csn | None:
+    """Up to where tombstones may be missing among the entries of a body that was read.
+
+    Raises: BatchUnreadable.
+    """
+    return bound_in(body) if media_type == ARROW_MEDIA_TYPE else None
 
 
 def decode_batch(body: bytes, media_type: str, settings: Settings) -> pa.RecordBatch:

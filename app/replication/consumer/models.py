@@ -164,6 +164,10 @@ class CopyRead(Model):
         default=None,
         description="How many are here; null: its copy was begun by a version that did not count.",
     )
+    buried: str | None = Field(
+        default=None,
+        description="The greatest CSN of the tombstones that may be missing among them; null: none.",
+    )
 
 
 class AcquiredRead(Model):
@@ -198,7 +202,11 @@ class AcquiredRead(Model):
         position = None if after is None else EntryPosition.model_validate(shown_position(after))
         copied = shown_vector(found.copied)
         total = CopyRead(
-            resume_after=position, is_copied=found.is_copied, copied=copied, entries=found.entries
+            resume_after=position,
+            is_copied=found.is_copied,
+            copied=copied,
+            entries=found.entries,
+            buried=found.buried,
         )
         return cls(
             session_id=session_id,

@@ -132,6 +132,7 @@ class Acquired:
         is_copied: TOTAL: all entries are there.
         copied: TOTAL: of each replica id the greatest CSN among the entries that it has.
         entries: TOTAL: how many of them it has; None: it does not say.
+        buried: TOTAL: up to where tombstones may be missing among them; None: nowhere, or it does not say.
         history: None: the consumer's version proves nothing.
         unproven: replica ids of which it could not compare the histories.
     """
@@ -145,6 +146,7 @@ class Acquired:
     is_copied: bool = False
     copied: Mapping[int, Csn] = field(default_factory=dict)
     entries: int | None = None
+    buried: Csn | None = None
     history: History | None = None
     unproven: frozenset[int] = frozenset()
 
@@ -209,6 +211,7 @@ def read_acquired(answer: Mapping[str, Any]) -> Acquired:
             is_copied=total.get("is_copied") is True,
             copied=read_ruv(total.get("copied") or {}),
             entries=None if total.get("entries") is None else _whole(total["entries"]),
+            buried=None if total.get("buried") is None else Csn(total["buried"]),
             history=None if answer.get("history") is None else History.of(answer["history"]),
             unproven=frozenset(_whole(rid) for rid in answer.get("unproven", ())),
         )

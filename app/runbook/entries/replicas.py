@@ -91,8 +91,12 @@ ENTRIES: Final = (
     Entry(
         "REPLICA_PUT_BACK",
         (Seen.JOB,),
-        "The replica was restored to an earlier state while it was being copied.",
-        "Find out who restored it; then begin the session again.",
+        "The replica was restored, recovered or made anew while it was being copied; the consumer stays"
+        " INITIALIZING.",
+        (
+            "Find out who restored it. Where it is RESTORED now, see REPLICA_RESTORED first. Then begin the "
+            "session again: `lethe replication session start STORE AGREEMENT --total`."
+        ),
         Passes.NO,
     ),
     Entry(
@@ -269,8 +273,8 @@ ENTRIES: Final = (
     Entry(
         "TOTAL_INCOMPLETE",
         (Seen.TARGET,),
-        "The copy of a total initialisation has not ended.",
-        "Let the session go on, or begin it again at the supplier with `--total`.",
+        "A copy has not ended, or its changes have not: one side was restored from a backup in between.",
+        "Let the session go on: it acquires again by itself. Else begin it at the supplier with `--total`.",
         Passes.MAYBE,
     ),
     Entry(

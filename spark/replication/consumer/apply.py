@@ -172,13 +172,19 @@ def _applied(
 
 
 def apply_entries(
-    conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int = AHEAD_MAX_S
+    conn: Connection,
+    ticket: Ticket,
+    batch: pa.RecordBatch,
+    *,
+    now_s: int,
+    ahead_max_s: int = AHEAD_MAX_S,
+    buried: Csn | None = None,
 ) -> Applied:
     """Put entries of a total initialisation in their place, in one transaction with the copy's cursor.
 
     Args:
         batch: of `entry_schema`, by ascending (database, key), as it was decoded and checked.
-        now_s, ahead_max_s: as for apply_batch.
+        now_s, ahead_max_s: as for apply_batch. buried: up to where tombstones may be missing among them.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, TotalNotUnderWay, ClockSkewed, PartDiffers:
         nothing has changed. TargetLockTimeout: try again.
     """
@@ -193,7 +199,7 @@ def apply_entries(
             refuse_future(batch, now_s=now_s, ahead_max_s=ahead_max_s)
             require_part_of_entries(read_row(conn, tables).part, batch)
             put_entries(conn, tables, judge(read_index(conn, tables), batch).rest_of(batch))
-            row = after_entries(row, batch)
+            row = after_entries(row, batch, buried=buried)
         row = _renewed(conn, tables, row, ticket)
         ruv = read_vectors(conn).ruv
     rows = batch.num_rows

@@ -11,11 +11,12 @@ from spark.replication.sessions.row import SessionRow
 from spark.replication.sessions.session import require_total
 
 
-def after_entries(row: SessionRow, batch: pa.RecordBatch) -> SessionRow:
+def after_entries(row: SessionRow, batch: pa.RecordBatch, *, buried: Csn | None = None) -> SessionRow:
     """The session's row with the entries of one more batch: the last, their number, the greatest CSNs.
 
     Args:
         batch: of `entry_schema`, by ascending (database, key).
+        buried: up to where tombstones may be missing among them.
     Raises: TotalNotUnderWay.
     """
     total = require_total(row)
@@ -23,9 +24,9 @@ def after_entries(row: SessionRow, batch: pa.RecordBatch) -> SessionRow:
         return row
     last = (batch.column("database")[-1].as_py(), batch.column("key")[-1].as_py())
     cursor = last if row.cursor is None else max(row.cursor, last)
-    return replace(
-        row, cursor=cursor, total=total.with_entries(_newest(batch.column("csn")), rows=batch.num_rows)
-    )
+    newest = _newest(batch.column("csn"))
+    total = total.under(buried).with_entries(newest, rows=batch.num_rows)
+    return replace(row, cursor=cursor, total=total)
 
 
 def _newest(csns: pa.Array) -> dict[int, Csn]:

@@ -68,6 +68,7 @@ class Acquired:
         is_copied, resume_after: TOTAL: whether the copy is complete, and the last entry that it has.
         copied: TOTAL: of each replica id the greatest CSN among the entries that were copied.
         entries: TOTAL: how many were copied; None: not known.
+        buried: TOTAL: the bound that comes with them; None: nothing was purged.
         unproven: replica ids of which the supplier's CSN has left this changelog: nobody can compare them.
     """
 
@@ -81,6 +82,7 @@ class Acquired:
     resume_after: tuple[bytes, bytes] | None = None
     copied: Mapping[int, Csn] = field(default_factory=dict)
     entries: int | None = None
+    buried: Csn | None = None
     history: History | None = None
     unproven: tuple[int, ...] = ()
 

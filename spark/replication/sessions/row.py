@@ -63,6 +63,7 @@ class TotalCopy:
         heads: the supplier's values at that RUV.
         copied: of each replica id the greatest CSN among the entries that are here.
         entries: how many are here; None: the copy was begun by a version that did not count.
+        buried: the greatest bound that any of them was read under: up to there tombstones may be missing.
     """
 
     session_id: str
@@ -73,6 +74,7 @@ class TotalCopy:
     heads: Mapping[int, Head] = field(default_factory=dict)
     copied: Mapping[int, Csn] = field(default_factory=dict)
     entries: int | None = 0
+    buried: Csn | None = None
 
     def text(self) -> str:
         """As the row keeps it."""
@@ -86,6 +88,7 @@ class TotalCopy:
                 "heads": {str(rid): head.document() for rid, head in self.heads.items()},
                 "copied": {str(rid): str(csn) for rid, csn in self.copied.items()},
                 "entries": self.entries,
+                "buried": self.buried,
             },
             sort_keys=True,
         )
@@ -97,8 +100,17 @@ class TotalCopy:
         ruv = {int(rid): Csn(csn) for rid, csn in found.pop("ruv").items()}
         heads = {int(rid): Head.of(head, int(rid)) for rid, head in found.pop("heads", {}).items()}
         copied = {int(rid): Csn(csn) for rid, csn in found.pop("copied", {}).items()}
-        entries = found.pop("entries", None)
-        return cls(ruv=ruv, heads=heads, copied=copied, entries=entries, **found)
+        entries, buried = found.pop("entries", None), found.pop("buried", None)
+        bound = None if buried is None else Csn(buried)
+        return cls(ruv=ruv, heads=heads, copied=copied, entries=entries, buried=bound, **found)
+
+    def under(self, buried: Csn | None) -> Self:
+        """With a bound that some of it was read under; the greatest counts."""
+        return replace(self, buried=max(filter(None, (self.buried, buried)), default=None))
+
+    def beyond(self, ruv: Mapping[int, Csn]) -> tuple[int, ...]:
+        """The replica ids of which an entry is newer than a RUV."""
+        return tuple(sorted(rid for rid, csn in self.copied.items() if csn > ruv.get(rid, "")))
 
     def with_entries(self, newest: Mapping[int, Csn], *, rows: int) -> Self:
         """With so many more entries, and their greatest CSNs."""

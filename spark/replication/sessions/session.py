@@ -6,7 +6,8 @@ Rules:
 - a replica is INITIALIZING from the moment its tables are emptied until its copy is complete; whoever finds
   it so after a crash can only resume the copy, or begin a new one;
 - own changes that were emptied without consent to their loss are back in the copy, or the replica is
-  RESTORED after it.
+  RESTORED after it;
+- a copy is readable only where its RUV covers every entry: what its supplier has lost since is never shown.
 Source: design.md, Replication; facts/replication-session, sections 2 and 6.
 """
 
@@ -156,7 +157,8 @@ def complete_total(
 
     Args:
         ticket: with the last batch that was answered; a target that was put back since then lacks it.
-        buried: the greatest CSN of the tombstones that the supplier had purged when all entries were read.
+        buried: the greatest CSN of the tombstones that the supplier had purged when all entries were read;
+            a greater one that came with them counts.
     Returns: the RUV.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, TotalNotUnderWay, BatchGap; TotalRuvDiffers: the copy
         was begun at another RUV. BoundBeyondCopy, ClockSkewed.
@@ -173,8 +175,9 @@ def complete_total(
                 "the copy was begun at another RUV", {"ruv": begun_at, "generation": total.generation}
             )
         if not total.is_copied:
-            take_over(conn, tables, total, buried=buried, now_s=now_s)
-            row = replace(row, total=replace(total, is_copied=True))
+            total = replace(total.under(buried), is_copied=True)
+            take_over(conn, tables, total, buried=total.buried, now_s=now_s)
+            row = replace(row, total=total)
         save_session(conn, tables, replace(row, expires_at_s=row.renewed_s))
         return read_vectors(conn).ruv
 
@@ -353,8 +356,14 @@ def _require_within(buried: Csn | None, ruv: Mapping[int, Csn]) -> None:
 def _go_online(
     conn: Connection, tables: ReplicaTables, row: SessionRow, completion: Completion, *, now_s: int
 ) -> None:
-    if not require_total(row).is_copied:
+    total = require_total(row)
+    if not total.is_copied:
         raise TotalIncomplete("the copy has not ended: complete-total is missing")
+    beyond = total.beyond(read_vectors(conn).ruv)
+    if beyond:
+        rids = ", ".join(map(str, beyond))
+        detail = f"entries were copied whose changes of {rids} have not followed: begin the session again"
+        raise TotalIncomplete(detail, {"rids": list(beyond)})
     replica, _ = lock_replica(conn, tables)
     # Own changes that were missing before may be missing still: then it stays read-only.
     status = replica.status_when_level if replica.restored_upto is None else ReplicaStatus.RESTORED
@@ -382,5 +391,6 @@ def _acquired(conn: Connection, row: SessionRow, found: Snapshot) -> Acquired:
         resume_after=row.cursor,
         copied={} if row.total is None else row.total.copied,
         entries=None if row.total is None else row.total.entries,
+        buried=None if row.total is None else row.total.buried,
         history=shown_history(conn, {} if generation is None else found.vectors.ruv, replica.rid),
     )
