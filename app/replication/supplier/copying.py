@@ -6,6 +6,8 @@ snapshot's RUV in the changelog, and follows in windows. Resumable behind the co
 
 The bound of purged tombstones that goes with it is the greatest of any page and of the end, over all
 attempts: a supplier that is put back meanwhile has its tombstones again, the pages from before lack them.
+It travels with each page too: the consumer keeps it beside its entries, where no other machine that is put
+back can lose it.
 """
 
 import threading
@@ -26,9 +28,10 @@ from app.replication.supplier.pipeline import Pipeline, Sent
 from app.replication.supplier.record import Record
 from app.replication.supplier.resuming import leave_copy
 from app.stores.targets import target_of
-from spark.formats.changes.batch import BATCH_BYTES, encode_arrow
+from spark.formats.changes.batch import BATCH_BYTES
 from spark.formats.csn import Csn
 from spark.formats.part import Part, Prefix
+from spark.replication.entry_batches import encode_entries
 from spark.replication.records import Snapshot
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.layout import keep_filled
@@ -93,9 +96,13 @@ class PageBound:
                 self._is_kept.set()
 
 
-def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> None:
+def copy_entries(
+    ground: Ground, lease: Lease, *, check: Callable[[], None], shown: Callable[[Snapshot], None]
+) -> None:
     """Send what the consumer lacks of the copy, and complete it.
 
+    Args:
+        shown: told of the replica that a page was read of, before it leaves; any thread.
     Raises: CopyOutdated, BoundNotKept, PeerError, JobSignal.
     """
     record = ground.record
@@ -103,7 +110,7 @@ def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> 
     if not lease.acquired.is_copied:
         # What is at or below it travels in the entries: trimming minds the rest from here on.
         ground.acknowledge(begun_ruv(ground), consumer_rid=lease.acquired.consumer.rid)
-        _send(ground, lease, check)
+        _send(ground, lease, check, shown)
     completed = _complete(ground, lease)
     ground.bound.require(completed)
     record.ruv = dict(completed)
@@ -112,7 +119,7 @@ def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> 
     record.save(lease_until=lease.epoch.until)
 
 
-def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
+def _send(ground: Ground, lease: Lease, check: Callable[[], None], shown: Callable[[Snapshot], None]) -> None:
     context, limits, total = ground.context, lease.acquired.limits, ground.record.total
     assert total is not None, "noted before the acquire"
     bound = PageBound(total.get("buried"))
@@ -151,6 +158,7 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
             bytes_max=min(ground.params.batch_bytes, limits.batch_bytes),
             bound=bound,
             part=ground.part,
+            shown=shown,
         )
         try:
             pipeline.run(source, told=told, check=look)
@@ -199,7 +207,24 @@ def _require_above(
 
     Raises: CopyOutdated.
     """
-    if not lease.acquired.is_copied and is_below_bound(begun, seen, bound.csn):
+    if lease.acquired.is_copied:
+        return
+    is_beyond = bound.csn is not None and bound.csn > max(begun.values(), default="")  # nobody would take it
+    if is_beyond or is_below_bound(begun, seen, bound.csn):
+        leave_copy(ground, seen)
+        raise CopyOutdated
+
+
+def require_followable(ground: Ground, seen: Snapshot) -> None:
+    """Of a copy that is whole: what follows must not be from below the bound that it took along.
+
+    It is where the supplier was put back to a state before its purge, and has heard of older changes since.
+
+    Raises: CopyOutdated.
+    """
+    total = ground.record.total
+    assert total is not None, "only a total initialisation is a copy"
+    if is_below_bound(ground.record.ruv, seen, total.get("buried")):
         leave_copy(ground, seen)
         raise CopyOutdated
 
@@ -214,6 +239,7 @@ def _batches(
     bytes_max: int,
     bound: PageBound,
     part: Part | None = None,
+    shown: Callable[[Snapshot], None] = lambda _: None,
 ) -> Iterator[Outgoing]:
     """Pages of entries as batches; an entry that is too large for one comes alone.
 
@@ -221,6 +247,7 @@ def _batches(
         generation, begun: what each page must belong to, and hold at least.
         bound: moved, and kept, before a page is given away.
         part: which keys are copied; None: all.
+        shown: told of the replica of each page, the last and empty one too, before it is given away.
     Raises: BoundNotKept; JobFailed: the replica was put back to a state before it, or before the last page,
         or made anew.
     """
@@ -232,12 +259,13 @@ def _batches(
                 conn, generation, ruv, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within
             )
             ruv = seen.vectors.ruv
+            shown(seen)
             bound.meet(seen.replica.buried)
             if not len(page):
                 break
             bound.await_keeping()
             after = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
-            yield _outgoing(page)
+            yield _outgoing(page, bound.csn)
 
 
 def _page(
@@ -255,7 +283,10 @@ def _page(
         keep_filled(conn)
         seen = snapshot(conn)
         if seen.replica.generation != generation or is_behind(seen.vectors.ruv, begun):
-            detail = "this replica was restored to a state before the beginning of its copy, or made anew"
+            detail = (
+                "this replica was restored to a state before the beginning of its copy, or made anew: begin"
+                " the session again with `--total`"
+            )
             raise JobFailed("REPLICA_PUT_BACK", detail, retryable=True)
         rows = count_fitting(conn, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within)
         database, prefix = (None, None) if within is None else (within.database, within.prefix)
@@ -263,5 +294,6 @@ def _page(
         return page, seen
 
 
-def _outgoing(page: pa.RecordBatch) -> Outgoing:
-    return Outgoing(rows=page.num_rows, ranges={}, encode=partial(encode_arrow, page), records=lambda: page)
+def _outgoing(page: pa.RecordBatch, buried: Csn | None) -> Outgoing:
+    encode = partial(encode_entries, page, buried)
+    return Outgoing(rows=page.num_rows, ranges={}, encode=encode, records=lambda: page)

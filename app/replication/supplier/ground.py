@@ -114,12 +114,16 @@ class Ground:
             detail = f"the replica is {status}: it supplies nothing"
             raise JobFailed("REPLICA_NOT_ONLINE", detail, retryable=True)
         self.bound.held = seen.vectors.ruv
+        self.note_shown(seen)
+        return seen
+
+    def note_shown(self, seen: Snapshot) -> None:
+        """Note what a peer is about to see of own changes, before it does. Any thread."""
         own_max = seen.vectors.ruv.get(seen.replica.rid)
         if own_max is not None and own_max != self._noted_own_max:
             now = self.context.clock.now()
             self.context.write(lambda db: note_own_max(db, self.store.id, own_max, now=now))
             self._noted_own_max = own_max
-        return seen
 
     def acknowledge(self, ruv: Mapping[int, str], *, consumer_rid: int) -> None:
         """Move what the consumer has acknowledged, in the target."""

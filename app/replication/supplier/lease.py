@@ -33,7 +33,7 @@ from app.replication.supplier.resuming import (
     resuming_body,
 )
 from app.replication.supplier.sending import Epoch
-from app.replication.supplier.signals import OVER, REPLICA_BUSY
+from app.replication.supplier.signals import BATCH_GAP, OVER, REPLICA_BUSY, TOTAL_INCOMPLETE
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.consumer.extinctions import newest_by_rid
@@ -51,6 +51,8 @@ from spark.replication.supplier.backlog import count_missing
 from spark.replication.supplier.decide import Consumer, Window
 
 NEEDED: Final = frozenset({"CHANGE", "ARROW_ZSTD"})
+LACKING: Final = frozenset({BATCH_GAP, TOTAL_INCOMPLETE, "TOTAL_NOT_UNDER_WAY"})
+"""What a consumer says of a release where it was put back since: it goes on from what it has."""
 JUDGED_BY_RUV: Final = frozenset({ConsumerAhead.code, HistoryDiverged.code, DiscardNotGranted.code})
 
 
@@ -281,9 +283,9 @@ def confirm_release(ground: Ground) -> None:
         answered = total.get("batches_answered", 0)
         ground.client.release(row.id, epoch=row.epoch, complete=True, batch_seq=answered)
     except PeerRefused as error:
-        if error.code not in OVER:
+        if error.code not in OVER and error.code not in LACKING:
             raise
-        if ground.client.ruv().status == ReplicaStatus.INITIALIZING:
+        if error.code in LACKING or ground.client.ruv().status == ReplicaStatus.INITIALIZING:
             ground.record.set_total(total | {"is_releasing": False})
             ground.record.save()
             return

@@ -5,21 +5,74 @@ Rules:
   replica id the newest entry that the consumer has of it;
 - a consumer that has less of it than it has acknowledged was put back: it begins anew (it looks itself);
 - what was changed since the copy began must still be in the changelog, also where no entry is there yet;
-- a consumer that has become a replica meanwhile is not measured by what this one had then.
+- a consumer that has become a replica meanwhile is not measured by what this one had then;
+- until the changes of all entries have followed, the supplier stays who it was, and never has less than it
+  has shown (`Standing`): else an entry would stay that no later change undoes.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlmodel import Session, col, select
 
+from app.jobs.errors import JobFailed
 from app.replication.peer.answers import Acquired, read_ruv, shown_ruv
 from app.replication.rows import ReplicationSession
 from app.replication.supplier.ground import Ground
+from spark.formats.csn import Csn
 from spark.replication.records import SessionMode, Snapshot
 from spark.replication.supplier.resumable import can_resume, is_behind, still_holds
 
 EARLIER_MAX: Final = 10
 Total = dict[str, Any]
+
+
+class Standing:
+    """What a supplier has shown of itself since its acquire; one thread at a time.
+
+    Attributes:
+        entries: up to where the entries that it has sent may reach, of each replica id.
+    """
+
+    def __init__(self, seen: Snapshot) -> None:
+        self._who = (seen.replica.generation, seen.replica.incarnation)
+        self._ruv = seen.vectors.ruv
+        self.entries: Mapping[int, Csn] = {}
+
+    def show(self, seen: Snapshot) -> None:
+        """A page is read.
+
+        Raises: JobFailed.
+        """
+        self.require(seen)
+        self.entries = seen.vectors.ruv
+
+    def look(self, seen: Snapshot, *, ruv: Mapping[int, Csn], copied: Mapping[int, Csn]) -> None:
+        """A window is read; behind what the entries need a loss here is no fault of the copy.
+
+        The consumer, once it is readable, can bring such a loss back.
+
+        Args:
+            ruv: the consumer's.
+            copied: of each replica id the newest entry that earlier attempts have sent.
+        Raises: JobFailed.
+        """
+        if is_behind(ruv, copied) or is_behind(ruv, self.entries):
+            self.require(seen)
+
+    def require(self, seen: Snapshot) -> None:
+        """Look again.
+
+        Raises: JobFailed: it was put back, recovered or made anew since.
+        """
+        who = (seen.replica.generation, seen.replica.incarnation)
+        if who != self._who or is_behind(seen.vectors.ruv, self._ruv):
+            detail = (
+                "this replica was restored to an earlier state, recovered or made anew while it was copied:"
+                " begin the session again with `--total`; nothing of the copy is shown before"
+            )
+            raise JobFailed("REPLICA_PUT_BACK", detail, retryable=True)
+        self._ruv = seen.vectors.ruv
 
 
 def beginning(seen: Snapshot, *, is_anew: bool = False) -> Total:
@@ -103,6 +156,9 @@ def granted(total: Total, acquired: Acquired) -> Total:
             | {"entries_before": 0, "is_counted": True}
             | dict.fromkeys(("continued_from", "after", "buried"))
         )
+    # What the consumer knows of its own entries counts: this metadata may be older than they.
+    buried = max(filter(None, (found.get("buried"), acquired.buried)), default=None)
+    found["buried"] = None if buried is None else str(buried)
     return found if acquired.entries is None else found | _counted(found, acquired.entries)
 
 

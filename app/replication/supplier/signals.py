@@ -1,7 +1,7 @@
 """What an error of the consumer, or of the own target, means for a session.
 
     the same request again   no answer, 429, 5xx, a batch whose predecessor is late
-    acquire again            a stale epoch, an ended lease, a gap
+    acquire again            a stale epoch, an ended lease, a gap, a copy that is not whole any more
     wait                     all of these that stay, a consumer that another supplier holds
     fail                     everything else: nothing changes by trying again
 
@@ -33,9 +33,18 @@ GRANT_WAIT_S: Final = 10.0
 BATCH_GAP: Final = "BATCH_GAP"
 BODY_DAMAGED: Final = "BODY_DAMAGED"
 PREV_GAP: Final = "PREV_GAP"
+TOTAL_INCOMPLETE: Final = "TOTAL_INCOMPLETE"
 REPLICA_BUSY: Final = "REPLICA_BUSY"
 REACQUIRED: Final = frozenset(
-    {BATCH_GAP, PREV_GAP, "STALE_EPOCH", "SESSION_ENDED", "SESSION_NOT_FOUND", "SESSION_EXPIRED"}
+    {
+        BATCH_GAP,
+        PREV_GAP,
+        TOTAL_INCOMPLETE,
+        "STALE_EPOCH",
+        "SESSION_ENDED",
+        "SESSION_NOT_FOUND",
+        "SESSION_EXPIRED",
+    }
 )
 DISCARD_NOT_GRANTED: Final = "DISCARD_NOT_GRANTED"
 WAITED_FOR: Final = REACQUIRED | {

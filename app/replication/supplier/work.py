@@ -17,7 +17,12 @@ from app.jobs.errors import JobStopped
 from app.replication.peer.answers import PeerAnswerInvalid, PeerError, PeerUnanswered
 from app.replication.replica.replicas import writer_turn
 from app.replication.rows import SessionOutcome
-from app.replication.supplier.copying import BoundNotKept, CopyOutdated, copy_entries
+from app.replication.supplier.copying import (
+    BoundNotKept,
+    CopyOutdated,
+    copy_entries,
+    require_followable,
+)
 from app.replication.supplier.extinctions import (
     copy_extinctions,
     note_consumer,
@@ -36,6 +41,7 @@ from app.replication.supplier.lease import (
     release_complete,
 )
 from app.replication.supplier.pipeline import Pipeline, Sent
+from app.replication.supplier.resuming import Standing
 from app.replication.supplier.slices import SlicedSource, choose_engine, remove_spool
 from app.replication.supplier.windows import (
     ClassicSource,
@@ -98,6 +104,7 @@ class Supply:
         self.halted: set[int] = set()
         self.unproven: frozenset[int] = frozenset()
         self._lease: Lease | None = None
+        self._standing: Standing | None = None
         self._window_rows: int | None = None
         self._expected_rows: int | None = None
         self._began_s = ground.context.clock.boottime_s()
@@ -124,7 +131,7 @@ class Supply:
                 if self.is_total:
                     if not lease.acquired.is_copied:
                         copy_extinctions(self.ground, lease, check=self._check)
-                    copy_entries(self.ground, lease, check=self._check)
+                    copy_entries(self.ground, lease, check=self._check, shown=self._shown)
                 outcome = self._windows(lease)
                 self._flush()
                 self.ground.resolve_letters(self.record.ruv)
@@ -143,7 +150,9 @@ class Supply:
             note_supplying(conn, session_id)
         is_over = True
         try:
-            return acquire(self.ground, self.ground.look(conn))
+            seen = self.ground.look(conn)
+            self._standing = Standing(seen)
+            return acquire(self.ground, seen)
         except (JobStopped, PeerUnanswered, PeerAnswerInvalid):
             is_over = False  # it may arrive yet: the note ends by itself
             raise
@@ -185,6 +194,8 @@ class Supply:
             if number == 0:
                 self.unproven = compare_histories(self.ground, lease, seen)
                 compare_own(self.ground, lease, seen)
+            if self.is_total:
+                require_followable(self.ground, seen)
             decision = self._decide(lease, seen)
             self.record.decided(decision, seen)
             if decision.outcome is Outcome.UP_TO_DATE:
@@ -216,7 +227,19 @@ class Supply:
         seen = self.ground.look(conn)
         assert self._lease is not None, "something is sent in it"
         require_supported(self.ground, self._lease, conn)
+        if self.is_total:
+            assert self._standing is not None, "a copy begins with an acquire"
+            self._standing.look(seen, ruv=self.record.ruv, copied=self._lease.acquired.copied)
         return seen
+
+    def _shown(self, seen: Snapshot) -> None:
+        """A page of a copy is about to leave; any thread.
+
+        Raises: JobFailed: this replica is not what was copied before any more.
+        """
+        assert self._standing is not None, "a copy begins with an acquire"
+        self._standing.show(seen)
+        self.ground.note_shown(seen)
 
     def _decide(self, lease: Lease, seen: Snapshot) -> Decision:
         vectors = seen.vectors

@@ -20,7 +20,7 @@ def _copy(**more: Any) -> Total:
 
 
 def _acquired(entries: int | None, *, after: tuple[bytes, bytes] | None = POSITION) -> Acquired:
-    return cast(Acquired, SimpleNamespace(resume_after=after, is_copied=False, entries=entries))
+    return cast(Acquired, SimpleNamespace(resume_after=after, is_copied=False, entries=entries, buried=None))
 
 
 def _counted(total: Total) -> tuple[int, int]:
