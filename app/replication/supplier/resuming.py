@@ -59,6 +59,7 @@ class Standing:
         """
         if is_behind(ruv, copied) or is_behind(ruv, self.entries):
             self.require(seen)
+        self._ruv = seen.vectors.ruv
 
     def require(self, seen: Snapshot) -> None:
         """Look again.

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from app.jobs.errors import JobStopped
-from app.replication.peer.answers import PeerAnswerInvalid, PeerError, PeerUnanswered
+from app.replication.peer.answers import PeerAnswerInvalid, PeerError, PeerRefused, PeerUnanswered
 from app.replication.replica.replicas import writer_turn
 from app.replication.rows import SessionOutcome
 from app.replication.supplier.copying import (
@@ -52,6 +52,7 @@ from app.replication.supplier.windows import (
 )
 from spark.replication.dead_letters import Refused
 from spark.replication.records import SessionMode, Snapshot
+from spark.replication.replica.replica import snapshot
 from spark.replication.sessions.supplying import end_supplying, note_supplying
 from spark.replication.supplier.backlog import count_missing
 from spark.replication.supplier.changelog_pages import ChangelogDamaged, ChangelogIncomplete
@@ -61,6 +62,8 @@ from spark.targets.errors import TargetStatementTimeout
 
 WINDOWS_MAX: Final = 10_000
 ROWS_UNCOUNTED: Final = 2**62
+UNPROVED: Final = frozenset({"CHANGES_UNPROVEN", "DIVERGED"})
+"""What a consumer says of changes that their supplier has lost before it could prove them."""
 
 
 class Again(Exception):
@@ -213,6 +216,10 @@ class Supply:
                 self._send_window(lease, windows, is_bounded=is_bounded)
             except Yielded:
                 return SessionOutcome.YIELDED
+            except PeerRefused as refused:
+                if self.is_total and self._standing is not None and refused.code in UNPROVED:
+                    self._standing.require(snapshot(self.ground.conn))
+                raise
             self.record.row.windows_done += 1
         return SessionOutcome.YIELDED
 

@@ -240,13 +240,12 @@ class Chaos:
         world = self.world
         for _ in range(QUIET):
             world.lead.expire()
+            status = world.c.state().replica.status
+            if status == "ONLINE":
+                self._return()
             self._heal(world.a)
             self._heal(world.c)
             world.meet()
-            status = world.c.state().replica.status
-            if status == "ONLINE":
-                self.trail.append(f"RETURNING {self.returning.run('INCREMENTAL')}")
-                self._heal(world.a)
             ending = self._lead("TOTAL" if status == "INITIALIZING" else "INCREMENTAL")
             self._ended(ending)
             if ending.code in ("NEEDS_TOTAL", "DIVERGED", "HALTED", "UNPROVEN", "HISTORY_UNPROVEN"):
@@ -261,6 +260,13 @@ class Chaos:
             ):
                 return
         raise AssertionError(f"it never ends: {ending}")
+
+    def _return(self) -> None:
+        """The consumer brings back what its supplier has lost; what it got as a copy only by a copy."""
+        ending = self.returning.run("INCREMENTAL")
+        self.trail.append(f"RETURNING {ending}")
+        if ending.code == "NEEDS_TOTAL":
+            self.trail.append(f"RETURNING {self.returning.run('TOTAL', discard=True)}")
 
     def _is_level(self) -> bool:
         supplier, consumer = self.world.a.state(), self.world.c.state()

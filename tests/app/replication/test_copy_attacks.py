@@ -72,6 +72,18 @@ def test_what_a_supplier_has_lost_since_is_never_shown(world: World, step: str) 
     level(world)
 
 
+def test_changes_that_a_supplier_lost_before_it_proved_them_are_its_loss_and_no_forgery(world: World) -> None:
+    """The consumer refused them as unsigned, and the runbook would have let its admin trust the supplier."""
+    a, kept = world.a, []
+    writes = [lambda key=b"n%d" % number: a.write(key, b"lost") for number in range(5)]
+    world.at("after acquire", lambda: kept.append(a.back_up()), *writes)
+    world.at("after changes", lambda: a.put_back(kept[0]))
+    ending = world.lead.run()
+    assert (ending.code, "--total" in ending.detail) == ("REPLICA_PUT_BACK", True), ending
+    settled(world, ending)
+    level(world)
+
+
 def test_a_supplier_that_gives_its_loss_up_and_writes_on_begins_anew(world: World) -> None:
     """Its RUV is past the lost change again before the next page is read: only its incarnation tells."""
     a, kept = world.a, []
