@@ -80,19 +80,15 @@ ENTRIES: Final = (
     ),
     Entry(
         "REPLICA_NOT_ONLINE",
-        (
-            Seen.JOB,
-            Seen.TARGET,
-        ),
-        ("The replica is being initialised, or was restored from a backup; `detail` says which."),
+        (Seen.JOB, Seen.TARGET),
+        "The replica is being initialised, or was restored from a backup; `detail` says which.",
         ("Wait for the end of the initialisation; or see REPLICA_RESTORED if it was restored."),
         Passes.MAYBE,
     ),
     Entry(
         "REPLICA_PUT_BACK",
         (Seen.JOB,),
-        "The replica was restored, recovered or made anew while it was being copied; the consumer stays"
-        " INITIALIZING.",
+        "The replica was restored or made anew while it was copied; the consumer stays INITIALIZING.",
         (
             "Find out who restored it. Where it is RESTORED now, see REPLICA_RESTORED first. Then begin the "
             "session again: `lethe replication session start STORE AGREEMENT --total`."
