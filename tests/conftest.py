@@ -28,7 +28,7 @@ from sqlalchemy.engine import URL, make_url
 
 from spark.erase.hands import child
 from tests.ds389_servers import missing as missing_of_ds389
-from tests.forge import forked_child
+from tests.forge import forge_of_the_run, forked_child
 from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
 from tests.mariadb_server import PrivateMariadb, private_mariadb
 from tests.mariadb_server import is_installed as mariadb_is_installed
@@ -112,9 +112,11 @@ class SharedServer:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers of a run share the templates of its first process."""
+    """Workers of a run share the templates of its first process, and what its forge has loaded."""
     stack = ExitStack()
     stack.enter_context(templates_of_this_run())
+    if getattr(config.option, "numprocesses", None) and os.environ.get("LETHE_TEST_FORGE") != "0":
+        stack.enter_context(forge_of_the_run())
     config.add_cleanup(stack.close)
 
 

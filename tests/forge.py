@@ -5,6 +5,9 @@ half, and tests start hundreds of both. A forked one runs the same `main` with i
 standard streams and process id, and is killed, stopped and frozen as any other; when it ends its threads are
 joined and its exit functions run, but its modules are not taken down. `LETHE_TEST_FORGE=0` has each
 started from its file, and so has whoever puts another program around one.
+
+In a run with workers there is a forge of the run, which begins before tests are collected; the forge of each
+worker is a fork of it. So modules are loaded once, and machine code is compiled once where none is kept yet.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import IO, Any
+from typing import Any
 
+from tests.forked import Forked
 from tests.leaving import run_and_leave
 
 ROOT = Path(__file__).parents[1]
@@ -52,86 +57,16 @@ NEEDED = (
 )
 PROGRAM = "spark.erase.hands.child_program"
 MODULE = "-m"
+FORGE = "forge"
+"""What is asked of the forge of the run: another forge, at a path."""
+OF_THE_RUN = "LETHE_TEST_FORGE_OF_THE_RUN"
+"""A variable: the socket of the forge of the run, where there is one."""
 FIRST = "FORGED_FIRST"
 """A variable of a process: the module of tests whose `prepare` it calls before anything else."""
 STREAMS = 3
 REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
-START_MAX_S = 60.0
 RUN_MAX_S = 60.0
 PR_SET_PDEATHSIG = 1
-KILLED = -int(signal.SIGKILL)
-
-
-class Forked:
-    """What `subprocess.Popen` is to a process that was forked from the forge."""
-
-    stdin: IO[bytes] | None = None
-    stdout: IO[bytes] | None = None
-
-    def __init__(self, connection: socket.socket, args: list[str]) -> None:
-        self.args = args
-        self.returncode: int | None = None
-        self._connection = connection
-        self._guard = threading.Lock()
-        self.pid = self._number(START_MAX_S)
-
-    def _number(self, timeout_s: float) -> int:
-        self._connection.settimeout(timeout_s)
-        data = self._connection.recv(64)
-        # The forge is gone: its children went with it.
-        return int(data) if data else KILLED
-
-    def poll(self) -> int | None:
-        """The exit code, or None while it runs."""
-        with self._guard:
-            if self.returncode is None:
-                self._connection.setblocking(False)
-                with contextlib.suppress(BlockingIOError):
-                    self._end(int(self._connection.recv(64) or KILLED))
-            return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; the exit code.
-
-        Raises: subprocess.TimeoutExpired: it runs on.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self.poll() is None:
-            if deadline is not None and time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(self.args, float(timeout or 0))
-            time.sleep(0.005)
-        assert self.returncode is not None
-        return self.returncode
-
-    def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:
-        """Close its standard input, read its standard output to the end, and wait for its own."""
-        said = b""
-        if self.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self.stdin.close()
-        if self.stdout is not None and not self.stdout.closed:
-            said = self.stdout.read()
-            self.stdout.close()
-        self.wait(timeout)
-        return said, None
-
-    def _end(self, code: int) -> None:
-        self.returncode = code
-        self._connection.close()
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal, where it has not ended."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        """SIGTERM."""
-        self.send_signal(signal.SIGTERM)
 
 
 def start_lethe(
@@ -228,12 +163,17 @@ def _made() -> Path:
     """The socket of this process's forge, which ends with this process."""
     directory = Path(tempfile.mkdtemp(prefix="lethe-forge-"))
     place = directory / "socket"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.forge", str(place)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    of_the_run = os.environ.get(OF_THE_RUN)
+    process: subprocess.Popen[bytes] | Forked
+    if of_the_run is None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forge", str(place)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+    else:
+        process = _piped(Path(of_the_run), [FORGE, str(place)], os.environ)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
@@ -241,9 +181,38 @@ def _made() -> Path:
     return place
 
 
-def _put_out(process: subprocess.Popen[bytes], directory: Path) -> None:
+def _put_out(process: subprocess.Popen[bytes] | Forked, directory: Path) -> None:
     process.communicate()
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def forge_of_the_run() -> Iterator[None]:
+    """A forge for the workers of this run, which inherit its place; it loads its modules meanwhile."""
+    directory = Path(tempfile.mkdtemp(prefix="lethe-forge-"))
+    place = directory / "socket"
+    with _listening(place) as listener:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forge", str(place), str(listener.fileno())],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+        )
+    os.environ[OF_THE_RUN] = str(place)
+    try:
+        yield
+    finally:
+        del os.environ[OF_THE_RUN]
+        process.communicate()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _listening(place: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(place))
+    listener.listen(64)
+    return listener
 
 
 class Forge:
@@ -370,14 +339,22 @@ def main() -> int:
     for name in NEEDED:
         import_module(name)
     analyse_operations()
+    place = Path(sys.argv[1])
+    if len(sys.argv) > 2:  # that of the run: its children are forges
+        load_program()
+        listener = socket.socket(fileno=int(sys.argv[2]))
+    else:
+        listener = _listening(place)
     gc.enable()
     gc.freeze()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    place = Path(sys.argv[1])
-    listener.bind(str(place))
-    listener.listen(64)
     print("ready", flush=True)
     sys.argv = Forge(listener).serve()
+    if sys.argv[0] == FORGE:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        place = Path(sys.argv[1])
+        listener = _listening(place)
+        print("ready", flush=True)
+        sys.argv = Forge(listener).serve()
     if sys.argv == [PROGRAM]:
         os.setsid()
         import_module(PROGRAM).main()
