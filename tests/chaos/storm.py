@@ -45,12 +45,16 @@ class Storm:
     Args:
         seed: of all that is drawn; the moments at which it meets the processes are the machine's.
         seconds: how long faults are made; longer where not every kind of them has had its turn by then.
+        pause_s: least and most seconds between two faults.
     """
 
-    def __init__(self, made: Fleet, *, seed: int, seconds: float) -> None:
+    def __init__(
+        self, made: Fleet, *, seed: int, seconds: float, pause_s: tuple[float, float] = PAUSE_S
+    ) -> None:
         self.fleet = made
         self.seed = seed
         self.seconds = seconds
+        self.pause_s = pause_s
         self._began = time.monotonic()
         self._calm = threading.Event()
         self._codes: set[int] = set()
@@ -85,7 +89,7 @@ class Storm:
         rng = Random(f"{self.seed} pauses")
         until = time.monotonic() + self.seconds
         while (time.monotonic() < until or not self.faults.had_all) and not self._wrong():
-            time.sleep(rng.uniform(*PAUSE_S))
+            time.sleep(rng.uniform(*self.pause_s))
             self.faults.one()
 
     def _come_to_rest(self) -> None:
@@ -129,13 +133,15 @@ def _told(process: Process) -> str:
     return "\n".join([f"{process.data_dir.name}:", *kept[-LINES_SHOWN:]])
 
 
-def storm(directory: Path, *, seconds: float, seed: int | None = None) -> list[str]:
+def storm(
+    directory: Path, *, seconds: float, seed: int | None = None, pause_s: tuple[float, float] = PAUSE_S
+) -> list[str]:
     """Run it in a directory; returns what is wrong. Faults, seed and how to run it again are printed."""
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     again = f'make chaos args="--seed {seed} --seconds {seconds:.0f}"'
     print(f"chaos: seed {seed}, {seconds:.0f} s; to run it again: {again}", flush=True)
     with fleet(directory) as made:
-        run = Storm(made, seed=seed, seconds=seconds)
+        run = Storm(made, seed=seed, seconds=seconds, pause_s=pause_s)
         wrong = run.run()
         run.report()
         for each in wrong:
