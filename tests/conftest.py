@@ -38,6 +38,7 @@ from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
 from tests.slony_programs import missing as missing_of_slony
 from tests.statements import share_compiled_statements
 from tests.templates import templates_of_this_run
+from tests.turns import ByFiles, scheduler_of, turn_of
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
 
@@ -55,9 +56,6 @@ PROMTOOL_FIXTURES = {"promtool"}
 CHROMIUM_FIXTURES = {"chromium"}
 TESTS = Path(__file__).parent
 SLOW = set((TESTS / "slow.txt").read_text().split())
-# Long ones first, so that the workers end together; last those whose services live to the end of the run.
-TURNS = {"chaos": 0, "journeys": 0, "pages": 0, "http": 2, "console": 2}
-LONGEST = "test_openapi_conformance.py"
 ENGINES = ("sqlite", "postgresql")
 ON_BOTH = {"test_conditional_requests.py", "test_processes.py", "test_rows_purges_killed.py"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
@@ -142,11 +140,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if CHROMIUM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.chromium)
     _share_metadata(items)
-    items.sort(key=_turn)
+    items.sort(key=turn_of)
 
 
-def _turn(item: pytest.Item) -> int:
-    return -1 if item.path.name == LONGEST else TURNS.get(item.path.relative_to(TESTS).parts[0], 1)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFiles | None:
+    """Which tests a worker has together."""
+    return scheduler_of(config, log)
 
 
 def _share_metadata(items: list[pytest.Item]) -> None:
