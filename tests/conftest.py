@@ -27,6 +27,7 @@ from hypothesis import settings
 from sqlalchemy.engine import URL, make_url
 
 from spark.erase.hands import child
+from tests.byte_code import write_a_share
 from tests.ds389_servers import missing as missing_of_ds389
 from tests.forge import forge_of_the_run, forked_child
 from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
@@ -113,8 +114,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers of a run share the templates of its first process, and what its forge has loaded."""
     stack = ExitStack()
     stack.enter_context(templates_of_this_run())
-    if getattr(config.option, "numprocesses", None) and os.environ.get("LETHE_TEST_FORGE") != "0":
-        stack.enter_context(forge_of_the_run())
+    stack.enter_context(forge_of_the_run(getattr(config.option, "numprocesses", None)))
+    write_a_share(config)
     config.add_cleanup(stack.close)
 
 
