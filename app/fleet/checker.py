@@ -31,7 +31,7 @@ from app.stores.checks.models import Finding, FindingSeverity, StoreCheck
 from app.stores.checks.rows import StoreHealth
 from app.stores.models import StoreKind
 from app.stores.rows import Store, is_suspended
-from app.stores.same_target import note_same_target
+from app.stores.same_target import kept_same_target, others_on_target
 from app.stores.service import note_target, target_of_row
 
 TICK_S: Final = 2.0
@@ -219,5 +219,5 @@ def _keep(db: Session, store: Store, period: timedelta, found: StoreCheck, now: 
         return  # it names another target by now: that is looked at after CLAIM
     if found.identity is not None:
         note_target(db, store.id, store, identity=found.identity, parameters=found.parameters)
-    found.findings += note_same_target(db, seen, found.findings, found.identity, visible=())
+    found.findings += kept_same_target(others_on_target(db, seen, found.findings, found.identity))
     keep_check(db, store, found, period=period, now=now)

@@ -94,8 +94,11 @@ def test_a_limited_token_learns_no_name(
     found(http, second)
     with service.http(make_token("stores:read", "jobs:read", stores=[second])) as limited:
         [detail] = found(limited, second)
-        overview = limited.get("/v1/overview").text
+        overview = limited.get("/v1/overview", params={"store": second}).text
     assert detail.startswith("1 store(s) that this token may not see: the same kind")
+    # Kept for all readers: one who may see all stores reads of no token that may not.
+    assert "1 other store(s), which `:check` names" in overview
+    assert "this token may not see" not in overview
     for text in (detail, overview):
         assert f"{shop.id}:" not in text
     assert f"store {shop.id}:" in found(http, second)[0]
