@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter
+from itertools import pairwise
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from typer.models import ArgumentInfo, OptionInfo
@@ -70,12 +71,19 @@ def _names(pointer: str, options: Shown) -> Iterator[str]:
     words = [each for each in parts if each and not each.isdigit()]
     if words and words[0] in BODIES and "body" in options:
         yield "body"
+    # An item of a list was given whole, by the list's option.
+    for each in (one for one, two in pairwise(parts) if two.isdigit()):
+        yield from _alike(each)
     for at in range(len(words) - 1, -1, -1):
         word = words[at]
         yield "_".join(words[max(at - 1, 0) : at + 1])
-        yield word
-        yield from OTHER_NAMES.get(word, ())
-        yield word.removesuffix("s")
+        yield from _alike(word)
+
+
+def _alike(word: str) -> Iterator[str]:
+    yield word
+    yield from OTHER_NAMES.get(word, ())
+    yield word.removesuffix("s")
 
 
 def fault_text(fault: Mapping[str, Any], options: Shown) -> str:

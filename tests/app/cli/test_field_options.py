@@ -43,6 +43,13 @@ def refused(service: Any, lethe: Any, words: tuple[str, ...], request: str, poin
         ("store add it sqlite:////x --max-rows 9", "stores", "/limits/max_rows", "--max-rows"),
         ("store add it sqlite:////x", "stores", "/url", "TARGET_URL"),
         ("store add it sqlite:////x --label a=b", "stores", "/labels/a", "--label"),
+        (
+            "webhook add https://x --secret secret:x --expect shop:PURGE:P2D --store it",
+            "webhooks",
+            "/expected/0/store",
+            "--expect",
+        ),
+        ("changes put it db key value", "stores/it/changes", "/changes/0/key", "KEY"),
         ("token create ci --scope x", "tokens", "/scopes/0", "--scope"),
         ("schedule add PURGE --store it --cron x --body {}", "schedules", "/cron", "--cron"),
         (
