@@ -40,6 +40,12 @@ def build(path: Path, *, now: datetime) -> None:
     Args:
         now: naive UTC.
     """
+    for rest in (
+        "-wal",
+        "-shm",
+        "-journal",
+    ):  # of the file that was there: SQLite would take it for the new one's
+        Path(f"{path}{rest}").unlink(missing_ok=True)
     shutil.copyfile(RECORDED, path)
     with closing(sqlite3.connect(path)) as db, db:
         _add_upkeep(db, now)
@@ -137,4 +143,6 @@ def _add_gone_channel(db: sqlite3.Connection, now: datetime) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("Name the file to write: python3 lethe_samples/symmetricds.py /tmp/sym.sqlite")
     build(Path(sys.argv[1]), now=datetime.now(UTC).replace(tzinfo=None))

@@ -91,12 +91,10 @@ def test_of_a_fleet_that_nobody_has_asked_no_other_store_is_looked_at(
         ("sqlite:////srv/shop.db", "sqlite:////srv/a/../shop.db"),
     ],
 )
-def test_a_place_that_is_written_otherwise_is_looked_at(
-    sqlite_database: Database, one: str, other: str
-) -> None:
-    register(sqlite_database, one, 1)
-    second = register(sqlite_database, other, 2)
-    with sqlite_database.transaction() as db:
+def test_a_place_that_is_written_otherwise_is_looked_at(database: Database, one: str, other: str) -> None:
+    register(database, one, 1)
+    second = register(database, other, 2)
+    with database.transaction() as db:
         [warning] = warn_of_same_target(db, second, visible=None)
     assert warning.detail.startswith("store s-1: ")
 
