@@ -342,6 +342,7 @@ def main() -> int:
     for name in NEEDED:
         import_module(name)
     analyse_operations()
+    import_module("sqlalchemy.orm").configure_mappers()  # each service would do so with its first statement
     place = Path(sys.argv[1])
     if len(sys.argv) > 2:  # that of the run: its children are forges
         load_program()
