@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark.pool.cluster.packages import write_package
 from spark.pool.options import SparkOptions, spark_conf
@@ -92,11 +93,17 @@ def test_folder_of_a_dead_process_is_removed_by_the_next_start_and_a_living_one_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("too_long", "letter"), [(0, "é"), (1, "x")])
+def _folder_of(path_bytes: int, letter: str, below: str) -> Path:
+    """A folder whose JVM will have one of so many bytes."""
+    room = path_bytes - len(below) - len("//jvm-01234567")
+    return Path(below, letter * (room // len(letter.encode())) + "x" * (room % len(letter.encode())))
+
+
+# Where the longest path is one of the JVM itself, below, only the long run starts another JVM with it.
+@pytest.mark.parametrize(("too_long", "letter"), [pytest.param(0, "é", marks=pytest.mark.long), (1, "x")])
 def test_sockets_of_a_folder_of_any_length_can_be_used(too_long: int, letter: str) -> None:
     with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as short:
-        room = SOCKETS_PATH_BYTES_MAX + too_long - len(short) - len("//jvm-01234567")
-        folder = Path(short, letter * (room // len(letter.encode())) + "x" * (room % len(letter.encode())))
+        folder = _folder_of(SOCKETS_PATH_BYTES_MAX + too_long, letter, short)
         scratch = make_scratch(folder)
         assert len(os.fsencode(scratch.path)) == SOCKETS_PATH_BYTES_MAX + too_long
         assert (scratch.sockets == scratch.path) is (too_long == 0)
@@ -105,6 +112,32 @@ def test_sockets_of_a_folder_of_any_length_can_be_used(too_long: int, letter: st
             [sys.executable, "-c", SUMS, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
         )
     assert (run.stdout.split(), run.returncode) == ([str(too_long == 0), "3"], 0), run.stderr
+
+
+def test_a_jvm_listens_at_the_longest_path_and_python_connects(pool: SparkPool) -> None:
+    """A name as Spark gives its sockets, in a folder that is just short enough; letters are of two bytes."""
+
+    def listen(session: SparkSession) -> int:
+        java = session.sparkContext._jvm.java  # type: ignore[union-attr]
+        channel = java.nio.channels.ServerSocketChannel.open(java.net.StandardProtocolFamily.UNIX)
+        channel.bind(java.net.UnixDomainSocketAddress.of(path))
+        with socket.socket(socket.AF_UNIX) as connecting:
+            connecting.connect(path)
+            accepted = channel.accept()
+            connecting.sendall(b"x")
+            received = accepted.read(java.nio.ByteBuffer.allocate(8))
+        accepted.close()
+        channel.close()
+        return int(received)
+
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as short:
+        scratch = make_scratch(_folder_of(SOCKETS_PATH_BYTES_MAX, "é", short))
+        assert scratch.sockets == scratch.path
+        assert len(os.fsencode(scratch.path)) == SOCKETS_PATH_BYTES_MAX
+        path = f"{scratch.path}/.{uuid.uuid4()}.sock"
+        with pool.lease(job_id="longest", job_class="INTERACTIVE") as lease:
+            assert lease.run(listen) == 1
+        scratch.remove()
 
 
 @pytest.mark.parametrize("ending", ["remove", "killed"])
