@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +151,31 @@ def test_stop_in_the_middle_ends_it_and_another_attempt_reads_all(
     assert jobs.shown(context)[-1]["done"] < FILES
     slots.before = lambda number: None
     assert jobs.run(jobs.context("SPARK"), engines) == jobs.run(jobs.context("INLINE"), engines)
+
+
+def read_slowly(entry: ManifestEntry) -> Reading:
+    """As a machine does with a file of many gigabytes."""
+    time.sleep(1)
+    return Reading(verify_file(entry), "node-7")
+
+
+def test_an_abort_does_not_wait_for_the_file_that_is_being_read(
+    bench: Workbench, engines: Engines, exchange: Exchange, slots: Slots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "reading_work", lambda directory: FileWork(read_slowly, place=directory))
+    jobs = ArchiveJobs.of(bench, archive_of(root(bench), files=4))
+    context = jobs.context("SPARK")
+    stopped_at_s: list[float] = []
+
+    def stop() -> None:
+        stopped_at_s.append(time.monotonic())
+        context.signal(StopCause.ABORT)
+
+    slots.before = lambda number: threading.Timer(0.1, stop).start() if number == 0 else None
+    with pytest.raises(JobStopped):
+        jobs.run(context, engines)
+    assert time.monotonic() - stopped_at_s[0] < 0.6
+    assert exchange.snapshot().leases == 0
 
 
 def read_without_a_mount(entry: ManifestEntry) -> Reading:

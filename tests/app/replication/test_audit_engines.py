@@ -6,14 +6,17 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from app.jobs.errors import JobStopped
 from app.replication.audits import service, sides
 from app.replication.audits.models import AuditResult
+from app.replication.audits.on_engine import working
 from app.replication.peer.answers import PeerUnanswered
 from spark.formats.part import Part, Prefix
 from spark.formats.replica import tables_of
@@ -239,6 +242,35 @@ def test_a_stop_in_the_middle_leaves_nothing_behind(level: World, form: str) -> 
     assert context.cancels == []
     assert _are_gone(level.supplier)
     assert context.done < 2 * CHANGES + 36
+
+
+@dataclass
+class _Lease:
+    """Notes what is said to it."""
+
+    said: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> _Lease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.said.append("close")
+
+    def map(self, _units: Iterator[Any]) -> Iterator[Any]:
+        return iter(())
+
+    def cancel(self) -> None:
+        self.said.append("cancel")
+
+
+def test_what_is_under_way_is_cancelled_before_anybody_waits_for_it() -> None:
+    """Else whoever fails waits for a piece that nobody wants any more."""
+    lease, context = _Lease(), Context()
+    engine: Any = SimpleNamespace(lease=lambda work, **_: lease)
+    with pytest.raises(PeerUnanswered), working(engine, cast(Any, None), cast(Any, context), workers=2):
+        raise PeerUnanswered("no answer")
+    assert lease.said == ["cancel", "close"]
+    assert context.cancels == []
 
 
 def _are_gone(conn: Connection) -> bool:
