@@ -15,7 +15,7 @@ SECONDS, SECONDS_LONG = 20.0, 90.0
 SHORT_PAUSE_S = (0.5, 2.0)
 """Each kind of fault has its turn all the same, closer to the one before."""
 SEED = 37
-"""Its windows are closed for long enough that jobs must have rested, in half a minute."""
+"""Its first window is closed for 20 s: longer than any work may go on."""
 
 
 @pytest.mark.timeout(900)
