@@ -36,6 +36,8 @@ def test_an_empty_plan_is_not_run(more: dict[str, Any]) -> None:
     [
         {"tables": [TABLE | {"rows_to_remove": 1}], "stranded": None},
         {"tables": [TABLE], "stranded": {"mode": "MARK", "nodes": NODES, "rows": 3}},
+        # CHANNELS: its batches are of no channel, whatever their nodes.
+        {"tables": [TABLE], "stranded": {"mode": "MARK", "nodes": [], "batches": 2, "rows": 0}},
         {"rows_to_remove": 1, "rids": []},
         {"tables": {}, "rows_to_remove": 0, "log_switch": {"step": "START"}},
         {"erase": [{"code": "OBSOLETE", "entries": 1, "bytes": 9}], "files": [FILE]},

@@ -93,7 +93,8 @@ def standing(plan: Plan, *, now: datetime) -> Standing:
 def removes_nothing(plan: Plan) -> bool:
     """Whether a run would change nothing; a discard speaks of keys, and a log switch is work too."""
     stranded = plan.get("stranded") or {}
-    gives_up = stranded.get("mode") == "MARK" and stranded.get("nodes")
+    # Batches of channels that are gone have no nodes that are listed.
+    gives_up = stranded.get("mode") == "MARK" and (stranded.get("nodes") or stranded.get("batches"))
     step = (plan.get("log_switch") or {}).get("step")
     if "records" in plan or gives_up or step in ("START", "FINISH", "HEAL"):
         return False

@@ -50,8 +50,9 @@ ENTRIES: Final = (
     Setting(
         "LETHE_PURGE_WORKERS",
         "2",
-        "Connections of one purge on PostgreSQL, MariaDB and MySQL.",
-        "Too large: load on the target. Too small: purges take longer.",
+        "Connections of one purge on PostgreSQL, MariaDB and MySQL, and of one audit of a large replica, "
+        "beside the job's own.",
+        "Too large: load on the target. Too small: purges and audits take longer.",
     ),
     Setting(
         "LETHE_PURGE_UNIT_ROWS",

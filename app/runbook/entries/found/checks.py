@@ -200,8 +200,9 @@ ENTRIES: Final = (
             "one another."
         ),
         (
-            "Move the schedules to one of both, and remove the other: `lethe store remove STORE`. The target"
-            " and its archives stay. A store of another kind on the same database is no fault."
+            "`lethe store check STORE` names the other one. Move the schedules to one of both, and remove "
+            "the other: `lethe store remove STORE`. The target and its archives stay. A store of another "
+            "kind on the same database is no fault."
         ),
         Passes.NO,
     ),
