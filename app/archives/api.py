@@ -124,7 +124,8 @@ def post_verify(
     asked = body or ArchiveVerifyRequest()
     check_engine(asked.engine, settings_of(request))
     check_room(request, asked.engine)
-    return _submit(request, caller, job_id, asked, sent=body)
+    # A body that names nothing is none, as it was where none was taken: a key holds over an upgrade.
+    return _submit(request, caller, job_id, asked, sent=None if asked == ArchiveVerifyRequest() else asked)
 
 
 @router.post(

@@ -194,6 +194,17 @@ def test_engine_of_a_verification_is_the_one_that_was_asked_for(
     }
 
 
+def test_a_verification_that_names_nothing_is_one_request_however_it_is_sent(
+    http: httpx.Client, archived: dict[str, Any]
+) -> None:
+    """Clients send `{}`, which was no body to the versions that took none: a retry is the same request."""
+    verify, headers = f"/v1/archives/{archived['id']}:verify", {"Idempotency-Key": f"once-{archived['id']}"}
+    bodies: list[Any] = [None, {}, {"engine": None}]
+    [job_id] = {accepted(http.post(verify, json=body, headers=headers)) for body in bodies}
+    problem(http.post(verify, json={"reason": "x"}, headers=headers), 422, "IDEMPOTENCY_KEY_REUSED")
+    wait_for(http, job_id)
+
+
 def test_archive_of_a_purge_that_removed_nothing_is_whole(http: httpx.Client, shop: Shop) -> None:
     """The second run of the README's example kept nothing, and its verification FAILED: ARCHIVE_EMPTY."""
     purge = wait_for(http, accepted(shop.purge(cutoff="2020-01-01T00:00:00Z", archive={"format": "PARQUET"})))
