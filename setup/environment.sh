@@ -8,7 +8,9 @@ uv=$(setup/find-uv.sh)
 interpreter=()
 # An existing environment keeps its interpreter: naming another would make uv throw it away.
 if ! .venv/bin/python -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null; then
-  interpreter=(--python "$(setup/find-python.sh)")
+  python=$(setup/find-python.sh)
+  echo "setup: $python runs Lethe (PYTHON=... names another)" >&2
+  interpreter=(--python "$python")
 fi
 export UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never
 unset VIRTUAL_ENV

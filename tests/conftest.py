@@ -39,7 +39,7 @@ from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
 from tests.slony_programs import missing as missing_of_slony
 from tests.statements import share_compiled_statements
 from tests.templates import templates_of_this_run
-from tests.turns import ByFiles, scheduler_of, turn_of
+from tests.turns import ByFiles, put_in_order, scheduler_of
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
 
@@ -141,7 +141,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if CHROMIUM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.chromium)
     _share_metadata(items)
-    items.sort(key=turn_of)
+    put_in_order(items)
 
 
 @pytest.hookimpl(optionalhook=True)

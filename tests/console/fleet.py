@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import httpx
 
-from tests.http.environments import EnvironmentStore, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, make_environment_store
 from tests.http.shop import Shop, accepted, wait_for
+from tests.je_data import unpack
 
 SCRIPT: Final = "<script>document.title = 'taken'</script>\"'><img src=x onerror=\"document.title='taken'\">"
 LONG: Final = "W" * 4_000

@@ -11,9 +11,10 @@ from playwright.sync_api import Browser
 
 from tests.console.browsing import MakeTab, Tab, add_session
 from tests.console.conftest import MakeShop
-from tests.http.environments import EnvironmentStore, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, make_environment_store
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
+from tests.je_data import unpack
 
 
 def click_fill(tab: Tab, label: str, text: str) -> None:

@@ -19,9 +19,10 @@ from app.settings import Settings
 from app.stores.models import StoreKind
 from app.verbs.table import VERBS
 from tests.console.conftest import MakeShop
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.shop import Shop, wait_for
 from tests.http.targets import CUTOFF
+from tests.je_data import unpack
 
 MARK = re.compile(r'name="csrf" value="([0-9a-f]+)"')
 PLAN_MAX_S = 20.0

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from tests.console.browsing import Tab
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.replica_stores import make_replica
 from tests.http.shop import Shop, accepted, wait_for
+from tests.je_data import unpack
 
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
 LOADED = """() => !document.querySelector("[hx-trigger=load] > p > a[href*='/parts/']")"""

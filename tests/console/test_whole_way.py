@@ -15,9 +15,10 @@ from playwright.sync_api import Page
 
 from tests.console.browsing import MakeTab, Tab
 from tests.console.conftest import MakeShop
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.shop import wait_for
 from tests.http.targets import CUTOFF
+from tests.je_data import unpack
 
 SHOWN_MAX_S = 1.0
 TABS_MAX = 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,19 +17,7 @@ import httpx
 from spark.targets.files.control_file import ControlFile
 from spark.targets.files.control_record import ControlRecord
 
-DATA = Path(__file__).parents[1] / "data" / "je"
 _numbers = itertools.count(1)
-
-
-def unpack(name: str, directory: Path) -> Path:
-    """The files of an environment that JE wrote, in a directory of their own."""
-    directory.mkdir(parents=True)
-    with tarfile.open(DATA / f"{name}.tar.xz") as packed:
-        for member in packed.getmembers():
-            if member.name.endswith(".jdb"):
-                member.name = Path(member.name).name
-                packed.extract(member, directory, filter="data")
-    return directory
 
 
 @dataclass(frozen=True)

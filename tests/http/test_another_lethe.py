@@ -15,9 +15,10 @@ from spark.targets.connection import Target, connect
 from spark.targets.fence import raise_fence
 from spark.targets.files.control_file import ControlFile
 from spark.targets.ledger import ensure_ledger
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.service_process import ServiceProcess
 from tests.http.slony_nodes import recorded_nodes
+from tests.je_data import unpack
 from tests.spark.events.catalogs import Catalogs
 
 FOREIGN, OWNER = 1_000_000, "job_of_another"

@@ -18,9 +18,10 @@ from lethe_client.certificates import verify_certificate
 from app.cli.main import main
 from spark.formats.je.log import LN_TYPES, file_name, lsn_file, lsn_offset
 from tests.http.conftest import assert_quiet_log
-from tests.http.environments import EnvironmentStore, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, make_environment_store
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
+from tests.je_data import unpack
 from tests.spark.erase.damage import in_use, zero_out
 
 JOB_MAX_S = 60.0

@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from app.cli.main import main
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
 from tests.http.supplying import make_pair
+from tests.je_data import unpack
 
 Command = Callable[..., tuple[int, str, str]]
 USAGE = 64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.environments import DATA, EnvironmentStore, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, make_environment_store
 from tests.http.problem import problem
 from tests.http.shop import wait_for
+from tests.je_data import packed_files, unpack
 
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
 PATIENCE_S = 60.0
@@ -40,11 +40,8 @@ def make(http: httpx.Client, roots: Path, samples: Path) -> MakeStore:
 
 
 def expected_of(name: str) -> dict[str, Any]:
-    with tarfile.open(DATA / f"{name}.tar.xz") as packed:
-        file = packed.extractfile(f"{name}/expected.json")
-        assert file is not None
-        found: dict[str, Any] = json.load(file)
-        return found
+    found: dict[str, Any] = json.loads(packed_files(name)["expected.json"])
+    return found
 
 
 def ended(store: EnvironmentStore, job_id: str, *states: str) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import httpx
 import pytest
 
 from spark.formats.extinction import DATABASES_MAX
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 from tests.http.writers import WrittenStore, make_written, text64
+from tests.je_data import unpack
 
 MakeToken = Callable[..., str]
 CONFIRMED = {"label": "test", "confirm_keys_never_reused": True, "reason": "r"}

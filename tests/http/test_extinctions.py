@@ -12,12 +12,13 @@ import pytest
 from lethe_client.extinction_filter import ExtinctionBundle
 
 from spark.formats.extinction import Extinction
-from tests.http.environments import EnvironmentStore, await_log, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, await_log, make_environment_store
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 from tests.http.writers import WrittenStore, make_written, text64
+from tests.je_data import unpack
 from tests.spark.extinction.cases import World, naive_status, near, random_extinction, random_key
 
 MakeToken = Callable[..., str]

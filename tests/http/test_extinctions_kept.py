@@ -17,11 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.environments import EnvironmentStore, await_log, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, await_log, make_environment_store
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import problem
 from tests.http.shop import wait_for
 from tests.http.writers import WrittenStore, make_written, text64
+from tests.je_data import unpack
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.environments import EnvironmentStore, await_log, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, await_log, make_environment_store
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
 from tests.http.writers import WrittenStore, make_written, text64
+from tests.je_data import unpack
 
 CONFIRMED = {"label": "test", "confirm_keys_never_reused": True, "reason": "r"}
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S", "reason": "r"}

@@ -16,7 +16,7 @@ from lethe_client.jobs import Jobs
 from app.cli.main import main
 from spark.targets.connection import Target, connect
 from tests.http.changelogs import MakeChangelog, changelog_maker, old
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.replica_stores import make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
@@ -24,6 +24,7 @@ from tests.http.slony_nodes import recorded_nodes
 from tests.http.supplying import GENERATION, entries, registered, token_file, write
 from tests.http.test_rows_purges import fill
 from tests.http.writers import make_written
+from tests.je_data import unpack
 from tests.receivers import receiving
 from tests.spark.events.catalogs import Catalogs
 from tests.style.source_files import source_files

@@ -13,11 +13,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.http.environments import make_environment_store, unpack
+from tests.http.environments import make_environment_store
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop, accepted, wait_for
 from tests.http.supplying import make_pair, write
 from tests.http.targets import copy_reference
+from tests.je_data import unpack
 
 
 class Receiver(ThreadingHTTPServer):

@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.http.environments import unpack
 from tests.http.events import listed
 from tests.http.service_process import LETHE, START_MAX_S, USUAL, environment, free_port
 from tests.http.targets import copy_reference
+from tests.je_data import unpack
 
 LACKING = """
 import sys

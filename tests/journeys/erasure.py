@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import os
-import tarfile
 from pathlib import Path
 
 from lethe_client import CycleRequest, Lethe
 
-from tests.http.environments import DATA
 from tests.oracles.je_liveness_reader import read_environment
 from tests.oracles.je_liveness_recovery import as_the_user_sees, recover
 
 AT_ONCE = CycleRequest(min_file_age="PT0S", duration="PT0S")
 Record = tuple[str, bytes, bytes]
-
-
-def environment(name: str, directory: Path) -> Path:
-    """An environment that JE has written."""
-    directory.mkdir(parents=True)
-    with tarfile.open(DATA / f"{name}.tar.xz") as packed:
-        for member in packed.getmembers():
-            if member.name.endswith(".jdb"):
-                member.name = Path(member.name).name
-                packed.extract(member, directory, filter="data")
-    return directory
 
 
 def live_records(directory: Path) -> set[Record]:

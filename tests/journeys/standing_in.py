@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
-from tests.http.environments import unpack
 from tests.http.service_process import NO_TLS
+from tests.je_data import unpack
 from tests.journeys.service import Service
 
 ROOT = Path(__file__).parents[2]

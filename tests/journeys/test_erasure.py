@@ -11,13 +11,13 @@ from random import Random
 import pytest
 from lethe_client import CycleRequest
 
+from tests.je_data import unpack
 from tests.journeys.erasure import (
     AT_ONCE,
     add_environment,
     busy_s,
     children_of,
     content,
-    environment,
     live_records,
 )
 from tests.journeys.service import Service, await_job, serving, succeeded, until
@@ -28,7 +28,7 @@ SETTINGS = {"LETHE_ERASURE_WAIT_IN_JOB_S": "0.5", "LETHE_ERASURE_TICK_S": "0.3",
 def kill_again_and_again(directory: Path, *, kills: int, seed: int) -> None:
     """Kill the service at random moments of a cycle, then let it finish; nothing that lives is lost."""
     rng = Random(seed)
-    home = environment("closed", directory / "environment")
+    home = unpack("closed", directory / "environment")
     live, size = live_records(home), {name: len(data) for name, data in content(home).items()}
     with serving(directory / "service", SETTINGS) as service:
         store = add_environment(service.client, "orders", home)
@@ -64,7 +64,7 @@ def test_cycle_that_is_killed_at_many_moments_is_finished(tmp_path: Path, seed: 
 @pytest.mark.alone
 def test_throttled_cycle_follows_its_plan(tmp_path: Path) -> None:
     duration_s = 15.0
-    home = environment("closed", tmp_path / "environment")
+    home = unpack("closed", tmp_path / "environment")
     with serving(tmp_path / "service", {"LETHE_ERASURE_WAIT_IN_JOB_S": "60"}) as service:
         store = add_environment(service.client, "orders", home)
         service.client.erasure.plan(store, AT_ONCE)  # machine code is kept: no cycle pays for it
@@ -82,7 +82,7 @@ def test_throttled_cycle_follows_its_plan(tmp_path: Path) -> None:
 
 
 def test_waiting_cycle_holds_nothing(tmp_path: Path) -> None:
-    home = environment("closed", tmp_path / "environment")
+    home = unpack("closed", tmp_path / "environment")
     with serving(tmp_path / "service", SETTINGS) as service:
         store = add_environment(service.client, "orders", home)
         # The log was written once and for all: its files are young for a while only.
@@ -113,7 +113,7 @@ def _waits(service: Service, job_id: str) -> bool:
 
 
 def test_stopped_service_resumes_its_cycle_and_past_its_end_starts_a_fresh_one(tmp_path: Path) -> None:
-    home = environment("closed", tmp_path / "environment")
+    home = unpack("closed", tmp_path / "environment")
     live = live_records(home)
     # The first file's throttle lasts a minute: a job that went WAITING with it would be resumed that late.
     with serving(tmp_path / "service", {**SETTINGS, "LETHE_ERASURE_WAIT_IN_JOB_S": "600"}) as service:

@@ -22,8 +22,8 @@ from tests.app.auth.requests import Http, build, make_token, open_gate
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
 from tests.conftest import SharedServer
-from tests.http.environments import unpack
 from tests.http.targets import copy_reference
+from tests.je_data import unpack
 from tests.oracles.symmetricds import Place
 from tests.regressions.purges import Purges
 

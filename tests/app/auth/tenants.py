@@ -31,8 +31,8 @@ from app.jobs.service import JobRequest, submit
 from app.main import create_app
 from app.settings import Settings
 from tests.app.fake_clock import FakeClock
-from tests.http.environments import unpack
 from tests.http.targets import copy_reference
+from tests.je_data import unpack
 
 OPENAPI = Path(__file__).parents[3] / "openapi" / "openapi.json"
 METHODS = ("get", "put", "post", "patch", "delete")

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,14 @@ import pytest
 
 from app.cli.main import main
 from spark.formats.je.log import LN_TYPES
+from tests.je_data import unpack_all
 from tests.spark.erase.damage import in_use, zero_out
 from tests.spark.erase.hands_at_work import claim, erase
-
-DATA = Path(__file__).parents[2] / "data" / "je"
 
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("je")
-    with tarfile.open(DATA / "closed.tar.xz") as packed:
-        packed.extractall(root, filter="data")
-    return root / "closed"
+    return unpack_all("closed", tmp_path_factory.mktemp("je") / "closed")
 
 
 def test_directory_may_be_named_by_a_link(

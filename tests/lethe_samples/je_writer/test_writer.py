@@ -1,7 +1,6 @@
 """The writer of logs: what it writes is read back, and what JE wrote comes out of it again byte for byte."""
 
 import struct
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,18 +22,10 @@ from spark.erase.reading.log import read_log
 from spark.formats.je.items import NODE_KEY_PREFIX
 from spark.formats.je.log import USER_LN_TYPES, EntryType, file_name, lsn_of
 from spark.formats.je.packed import ItemReader
+from tests.je_data import log_files
 from tests.lethe_samples.je_writer.items_parsing import parse_node, rewrite
 from tests.oracles import je_log as oracle
 from tests.spark.erase.random_environments import random_environment
-
-DATA = Path(__file__).parents[2] / "data" / "je"
-
-
-def real_files(name: str) -> list[bytes]:
-    """The files of an environment that JE wrote; a torn tail is cut off."""
-    with tarfile.open(DATA / f"{name}.tar.xz") as packed:
-        members = [member for member in packed.getmembers() if member.name.endswith(".jdb")]
-        return [packed.extractfile(member).read() for member in sorted(members, key=lambda each: each.name)]  # type: ignore[union-attr]
 
 
 def entries(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -52,7 +43,7 @@ def entries(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 @pytest.mark.parametrize("name", ["closed", "comparator", "crash", "halted", "replicated", "swept"])
 def test_entries_that_je_wrote_come_out_again_byte_for_byte(name: str) -> None:
     written: Counter[int] = Counter()
-    for data in real_files(name):
+    for data in log_files(name).values():
         for offset, kind, raw in entries(data):
             again = rewrite(raw, kind)
             if again is not None:
@@ -75,7 +66,7 @@ def shapes(files: list[bytes]) -> set[tuple[int, int, int]]:
 def test_bloom_filters_of_deltas_are_those_of_je() -> None:
     # Which keys a filter stands for is known where the full BIN is in the log too.
     checked = 0
-    for data in real_files("closed"):
+    for data in log_files("closed").values():
         full: dict[int, NodeItem] = {}
         for offset, kind, raw in entries(data):
             if kind == EntryType.BIN:
@@ -190,7 +181,7 @@ def test_random_environment_is_read_strictly_by_both_readers(seed: int, tmp_path
 
 
 def test_lns_have_no_field_that_those_of_je_have_not(tmp_path: Path) -> None:
-    real = set().union(*(shapes(real_files(name)) for name in ("comparator", "halted", "swept")))
+    real = set().union(*(shapes(log_files(name).values()) for name in ("comparator", "halted", "swept")))
     written = set()
     for seed in range(20, 25):
         (tmp_path / str(seed)).mkdir()

@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-DATA = Path(__file__).parents[2] / "data" / "je"
+from tests.je_data import DATA, unpack_all
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,9 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sample]:
     root = tmp_path_factory.mktemp("je")
     found = {}
     for archive in sorted(DATA.glob("*.tar.xz")):
-        with tarfile.open(archive) as packed:
-            packed.extractall(root, filter="data")
         name = archive.name.removesuffix(".tar.xz")
-        expected = json.loads((root / name / "expected.json").read_text())
-        found[name] = Sample(name, root / name, expected)
+        place = unpack_all(name, root / name)
+        found[name] = Sample(name, place, json.loads((place / "expected.json").read_text()))
     return found
 
 
