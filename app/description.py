@@ -1,9 +1,6 @@
 """The OpenAPI document of the service: the generated one, with problems and examples in their places."""
 
-import hashlib
-import json
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -302,13 +299,6 @@ EXAMPLES: dict[str, Any] = {
         ],
     },
 }
-
-
-@lru_cache(maxsize=1)
-def rendered(app: FastAPI) -> tuple[bytes, str]:
-    """The description of a service as JSON, and its version; to make it takes seconds: once in a process."""
-    body = json.dumps(describe(app), ensure_ascii=False, separators=(",", ":")).encode()
-    return body, hashlib.sha256(body).hexdigest()[:32]
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -91,6 +91,7 @@ without_extras() {
   cp "$sample" "$scratch/shop.sqlite"
   mkdir "$scratch/orders" && tar -xJf "$environment" -C "$scratch/orders" --strip-components=1
   port=$("$scratch/inline/bin/python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  [ -s "$("$scratch/inline/bin/python" -c 'import app; print(app.__path__[0])')/../openapi/openapi.json" ] || fail "the wheel has no openapi.json"
   serve inline
   "$lethe" store add shop "sqlite:///$scratch/shop.sqlite" >/dev/null
   "$lethe" purge run shop --cutoff "$CUTOFF" --archive --json >"$scratch/purge.json" 2>"$scratch/said" ||

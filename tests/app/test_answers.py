@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from app import description, served_description
 from app.auth.scopes import Scope
 from app.db import Database
 from app.main import create_app
+from app.served_description import rendered
 from app.settings import Settings
 from tests.app.auth.requests import Http, make_token
 
@@ -88,6 +93,36 @@ def test_key_that_is_given_twice_is_refused(client: MakeClient, path: str, body:
 def test_new_token_is_not_kept_by_anybody_on_its_way(client: MakeClient) -> None:
     answer = client(Scope.ADMIN)("POST", "/v1/tokens", json={"name": "a", "scopes": ["jobs:read"]})
     assert (answer.status_code, answer.headers["cache-control"]) == (201, "no-store")
+
+
+def kept_description() -> dict[str, Any]:
+    """That of the repository."""
+    kept = Path(__file__).parents[2] / "openapi" / "openapi.json"
+    found: dict[str, Any] = json.loads(kept.read_bytes())
+    return found
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where neither a wheel nor a checkout is: the description has to be made."""
+    rendered.cache_clear()
+    monkeypatch.setattr(served_description, "KEPT", Path("/nowhere"))
+    yield
+    rendered.cache_clear()
+
+
+def test_description_is_the_kept_one_which_nobody_makes(
+    client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To make it took two seconds of processor time, in which everybody else waited."""
+    rendered.cache_clear()
+    monkeypatch.setattr(description, "describe", lambda app: pytest.fail("it was made anew"))
+    assert client(Scope.REPLICATION_PEER)("GET", "/openapi.json").json() == kept_description()
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_description_is_made_where_none_is_kept(client: MakeClient) -> None:
+    assert client(Scope.REPLICATION_PEER)("GET", "/openapi.json").json() == kept_description()
 
 
 def test_description_is_for_any_token_and_made_once(client: MakeClient) -> None:

@@ -19,7 +19,6 @@ from tests.http.service_process import ServiceProcess
 
 @pytest.fixture(scope="module")
 def fleet(http: httpx.Client, roots: Path, make_shop: MakeShop) -> Fleet:
-    http.get("/openapi.json").raise_for_status()  # its making takes seconds, once in the life of a service
     return make_fleet(http, roots, make_shop())
 
 

@@ -1,6 +1,5 @@
 """Page 7: the operations of the API, each with its parameters, bodies, answers and scopes."""
 
-import json
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -11,23 +10,22 @@ from starlette.responses import Response
 from app.console.reference.document import by_tag, fields_of, operations_of, type_of
 from app.console.rendering import render
 from app.console.sessions import SignedInDep
-from app.description import rendered
 from app.errors import NotFound
 from app.kit.http.routing import new_router
+from app.served_description import described
 
 Name = Annotated[str, Path(max_length=200)]
 router = new_router(include_in_schema=False)
 
 
 async def _document(app: FastAPI) -> Any:
-    """The description, which is made once in a process, and takes seconds."""
+    """The description, which is read once in a process."""
     return await run_in_threadpool(_described, app)
 
 
 @lru_cache(maxsize=1)
 def _described(app: FastAPI) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(rendered(app)[0])
-    return document
+    return described(app)
 
 
 @router.get("/console/api")
