@@ -1,6 +1,6 @@
 """Print the path of the Python that runs this, and how many microseconds a small piece of work takes it.
 
-An interpreter that was built without optimisation, as pyenv builds by itself, needs half as long again for it.
+An interpreter that was built without optimisation, as pyenv builds by itself, needs half as long again.
 """
 
 import sys
