@@ -29,6 +29,7 @@ from starlette.responses import Response
 from app.auth.access import clock_of, database_of, via_of
 from app.auth.actions import Action
 from app.auth.audit_rows import audit_row
+from app.auth.fingerprint import Fingerprint
 from app.auth.rows import IdempotencyKey
 from app.auth.service import Caller
 from app.db import Database
@@ -132,11 +133,6 @@ def _render(body: Any, status: int, headers: Mapping[str, str]) -> Response:
     return JSONResponse(body, status_code=status, headers=dict(headers))
 
 
-def _fingerprint(request: Request, body: Any) -> str:
-    content = {"query": sorted(request.query_params.multi_items()), "body": jsonable_encoder(body)}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 def idempotency_key_of(request: Request) -> str | None:
     """The Idempotency-Key of a request. Raises: InvalidHeader."""
     key = request.headers.get("idempotency-key")
@@ -165,9 +161,13 @@ def key_reused() -> Unprocessable:
     return Unprocessable("this Idempotency-Key belongs to another request", code="IDEMPOTENCY_KEY_REUSED")
 
 
-def _replay(row: IdempotencyKey, fingerprint: str) -> Response:
-    if row.request_sha256 != fingerprint:
+def _replay(row: IdempotencyKey, fingerprint: Fingerprint) -> Response:
+    if not fingerprint.is_that_of(row):
         raise key_reused()
+    return _stored(row)
+
+
+def _stored(row: IdempotencyKey) -> Response:
     return _render(row.body, row.status, row.headers | {"Idempotency-Replayed": "true"})
 
 
@@ -198,7 +198,7 @@ def find_replay(request: Request, caller: Caller, *, body: Any = None) -> Respon
         row = db.get(IdempotencyKey, key)
     if row is None or row.status == UNANSWERED:
         return None
-    return _replay(row, _fingerprint(request, body))
+    return _replay(row, Fingerprint.of(request, body))
 
 
 def mutate(
@@ -232,7 +232,7 @@ def mutate(
         return _render(jsonable_encoder(answer.body), answer.status, answer.headers)
     with _keys_in_flight.hold(key):
         named = (action, subject, store)
-        return _mutate_once(request, caller, effect, key, named, _fingerprint(request, body))
+        return _mutate_once(request, caller, effect, key, named, Fingerprint.of(request, body))
 
 
 def _mutate_once(
@@ -241,7 +241,7 @@ def _mutate_once(
     effect: Callable[[Session], Answer],
     key: tuple[str, str, str, str],
     named: tuple[Action, tuple[str, str], str | None],
-    fingerprint: str,
+    fingerprint: Fingerprint,
 ) -> Response:
     action, subject, store = named
     database = database_of(request)
@@ -259,7 +259,8 @@ def _mutate_once(
                 method=key[1],
                 path=key[2],
                 key=key[3],
-                request_sha256=fingerprint,
+                request_sha256=fingerprint.whole,
+                sent_sha256=fingerprint.sent,
                 status=answer.status,
                 headers=dict(answer.headers),
                 body=replayed,
@@ -308,7 +309,7 @@ async def mutate_waiting(
         begun = await run_in_threadpool(_begin, request, caller, begin, named)
         conclude = await wait(begun)
         return await run_in_threadpool(_conclude, request, conclude, None)
-    fingerprint = _fingerprint(request, body)
+    fingerprint = Fingerprint.of(request, body)
     with _keys_in_flight.hold(key):
         found = await run_in_threadpool(_begin_once, request, caller, begin, named, key, fingerprint, owner)
         if isinstance(found, Response):
@@ -335,7 +336,7 @@ def _begin_once(
     begin: Callable[[Session], Begun],
     named: Named,
     key: tuple[str, str, str, str],
-    fingerprint: str,
+    fingerprint: Fingerprint,
     owner: str,
 ) -> Begun | Response:
     database = database_of(request)
@@ -352,7 +353,8 @@ def _begin_once(
             method=method,
             path=path,
             key=name,
-            request_sha256=fingerprint,
+            request_sha256=fingerprint.whole,
+            sent_sha256=fingerprint.sent,
             status=UNANSWERED,
             body=left,
             created_at=clock_of(request).now(),
@@ -363,10 +365,10 @@ def _begin_once(
 
 
 def _take_up(
-    db: Session, row: IdempotencyKey, fingerprint: str, owner: str, *, now: datetime
+    db: Session, row: IdempotencyKey, fingerprint: Fingerprint, owner: str, *, now: datetime
 ) -> Begun | Response:
     """The stored answer of a key, or its request where it was, if whoever made it is dead."""
-    if row.status != UNANSWERED or row.request_sha256 != fingerprint:
+    if row.status != UNANSWERED or not fingerprint.is_that_of(row):
         return _replay(row, fingerprint)
     until = datetime.fromisoformat(row.body["until"])
     if row.body["owner"] != owner and now < until:
@@ -380,7 +382,7 @@ def _conclude(request: Request, conclude: Conclude, key: tuple[str, str, str, st
     with database_of(request).transaction() as db:
         row = None if key is None else db.get(IdempotencyKey, key, with_for_update=True)
         if row is not None and row.status != UNANSWERED:  # another instance has taken it up
-            return _replay(row, row.request_sha256)
+            return _stored(row)
         answer = conclude(db)
         shown = jsonable_encoder(answer.body)
         if row is not None:

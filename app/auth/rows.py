@@ -148,6 +148,7 @@ class IdempotencyKey(SQLModel, table=True):
     path: str = Field(primary_key=True, max_length=300)
     key: str = Field(primary_key=True, max_length=255)
     request_sha256: str = Field(max_length=64)
+    sent_sha256: str | None = Field(default=None, max_length=64)
     status: int
     headers: dict[str, str] = Field(default_factory=dict, sa_type=JSON_TYPE)
     body: Any = Field(default=None, sa_type=JSON_TYPE, nullable=True)

@@ -244,6 +244,24 @@ def test_replayed_key_with_another_request_is_refused(
     assert shop.digest == before
 
 
+def test_change_that_takes_a_value_away_is_another_request(
+    http: httpx.Client, shop: Shop, metadata: MetadataRows
+) -> None:
+    """Both have a field that is null; only the second was sent with one."""
+    path = f"/v1/stores/{shop.id}"
+    headers = {"Idempotency-Key": "change-once", "If-Match": http.get(path).headers["etag"]}
+    labels = {"labels": {"region": "eu"}}
+    assert http.patch(path, json=labels, headers=headers).status_code == 200
+    with metadata.unchanged():
+        again = http.patch(path, json=labels, headers=headers)
+        assert again.headers["idempotency-replayed"] == "true"
+        problem(
+            http.patch(path, json=labels | {"time_zone": None}, headers=headers),
+            422,
+            "IDEMPOTENCY_KEY_REUSED",
+        )
+
+
 def test_same_key_of_another_token_or_path_is_another_key(
     http: httpx.Client, make_shop: MakeShop, service: ServiceProcess, make_token: Callable[..., str]
 ) -> None:

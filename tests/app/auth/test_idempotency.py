@@ -1,13 +1,19 @@
 """api.md, Idempotency: key, effect, audit row and answer share one transaction."""
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
+from fastapi import Request
+from pydantic import BaseModel
 from sqlalchemy import text
 from sqlmodel import select
 
 import app.auth.mutation as mutation
+from app.auth.fingerprint import Fingerprint
 from app.auth.rows import AuditEvent, IdempotencyKey
 from app.db import Database
 from app.jobs.rows import Counter
@@ -68,6 +74,52 @@ def test_same_body_written_otherwise_is_the_same_request(http: Http, database: D
     )
     assert again.headers.get("idempotency-replayed") == "true"
     assert tally(database) == 1
+
+
+class Before(BaseModel):
+    """A request as one version takes it."""
+
+    name: str
+    dry_run: bool = False
+    zone: str | None = None
+
+
+class After(Before):
+    """The same of the next version, which takes one thing more."""
+
+    engine: str | None = None
+
+
+def fingerprint(model: type[Before], method: str = "POST", **sent: Any) -> Fingerprint:
+    request = Request({"type": "http", "method": method, "query_string": b"", "headers": []})
+    return Fingerprint.of(request, model.model_validate(sent))
+
+
+def test_field_that_a_later_version_adds_changes_no_request() -> None:
+    """A key of the day before an upgrade got 422 of the day after it."""
+    assert fingerprint(Before, name="a", zone="UTC").sent == fingerprint(After, name="a", zone="UTC").sent
+    assert fingerprint(After, name="a", engine="SPARK").sent != fingerprint(After, name="a").sent
+
+
+def test_key_that_a_former_version_has_kept_is_known(http: Http, database: Database) -> None:
+    """It has the digest of all fields with their defaults, and compares no other while it works beside us."""
+    http.add(5, key="k1")
+    content = {"query": [], "body": {"amount": 5}}
+    with database.transaction() as db:
+        row = db.exec(select(IdempotencyKey)).one()
+        assert row.request_sha256 == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        row.sent_sha256 = None
+        db.add(row)
+    assert http.add(5, key="k1").headers["idempotency-replayed"] == "true"
+    assert http.add(6, key="k1").json()["code"] == "IDEMPOTENCY_KEY_REUSED"
+
+
+def test_null_is_a_request_of_its_own_where_it_takes_a_value_away() -> None:
+    """Of two changes with one key the second was answered as if it had been made."""
+    assert (
+        fingerprint(Before, "PATCH", name="a", zone=None).sent != fingerprint(Before, "PATCH", name="a").sent
+    )
+    assert fingerprint(Before, name="a", zone=None).sent == fingerprint(Before, name="a").sent
 
 
 def test_keys_of_two_tokens_are_two_keys(http: Http, database: Database, clock: FakeClock) -> None:
