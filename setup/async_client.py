@@ -361,6 +361,10 @@ def render() -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    if sys.version_info >= (3, 12):
+        sys.exit(
+            "make client: Pythons after 3.11 write f-strings that it cannot read; make .venv with python3.11"
+        )
     files = render()
     TWIN.mkdir(exist_ok=True)
     for stale in {path.name for path in TWIN.glob("*.py")} - set(files):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def test_a_file_that_was_written_to_meanwhile_is_not_taken_for_what_was_restored
 ) -> None:
     job_id = _submit(purges, archived, file)
     run_restore(_attempt(purges, job_id))
-    with sqlite3.connect(file) as raw:
+    with closing(sqlite3.connect(file)) as raw, raw:
         raw.execute("create table mine (id integer)")
     raw.close()
     job = _again(purges, job_id)

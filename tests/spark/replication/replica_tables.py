@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from spark.formats.csn import Csn
@@ -25,7 +25,7 @@ def csn(number: int, rid: int) -> Csn:
 def sqlite_target(folder: Path) -> Target:
     """An empty SQLite file in WAL mode, as a REPLICA store has it."""
     path = folder / "replica.db"
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("pragma journal_mode = wal")
     raw.close()
     return Target(f"sqlite:///{path}", table_prefix=PREFIX_DEFAULT)

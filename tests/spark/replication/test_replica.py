@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -425,7 +426,7 @@ def test_a_file_is_made_for_its_owner_alone_in_wal_mode(tmp_path: Path) -> None:
     target = Target(f"sqlite:///{path}")
     assert create_file(target)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         assert raw.execute("pragma journal_mode").fetchone() == ("wal",)
     raw.close()
     assert not create_file(target)

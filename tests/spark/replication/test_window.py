@@ -7,6 +7,7 @@ import sqlite3
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -221,7 +222,7 @@ def plan_of(conn: Connection, rid: int) -> str:
     page = Page(range_source(conn, rid=rid), {"after": "", "upto": "f" * 20}, rows_max=100, bytes_max=MIB)
     statement = page_statement(conn, page)
     if conn.dialect.name == "sqlite":
-        with sqlite3.connect(sqlite_path(conn.target)) as raw:
+        with closing(sqlite3.connect(sqlite_path(conn.target))) as raw, raw:
             found = raw.execute(f"explain query plan {statement}", page.bounds).fetchall()
         raw.close()
         return "\n".join(str(row) for row in found)

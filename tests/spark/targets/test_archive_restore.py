@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -357,7 +358,7 @@ def test_texts_that_are_none_come_back_to_the_byte(sqlite: Target, opened: Conne
 
 @pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
 def test_other_encodings_of_sqlite_come_back(encoding: str, opened: Connect, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "wide.db") as raw:
+    with closing(sqlite3.connect(tmp_path / "wide.db")) as raw, raw:
         raw.execute(f"pragma encoding = '{encoding}'")
         raw.execute("create table t (id integer primary key, v text)")
         raw.execute("insert into t values (1, 'é🙂'), (2, cast(x'00d800' as text)), (3, '')")

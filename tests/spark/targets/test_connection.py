@@ -5,6 +5,7 @@ import pickle
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -323,7 +324,7 @@ def test_read_only_transaction_sees_one_snapshot(target: Target, opened: Connect
     writer, reader = opened(target), opened(target)
     writer.execute("create table t (id integer)")
     if target.dialect == "sqlite":
-        with sqlite3.connect(target.url.removeprefix("sqlite:///")) as raw:
+        with closing(sqlite3.connect(target.url.removeprefix("sqlite:///"))) as raw, raw:
             raw.execute("pragma journal_mode = wal")
         raw.close()
     with reader.transaction(read_only=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_no_control_file_is_made_there(tmp_path: Path, mode: ChangeMode, bits: i
 def database(tmp_path: Path) -> Path:
     (tmp_path / "shop").mkdir()
     path = tmp_path / "shop" / "shop.sqlite"
-    with sqlite3.connect(path) as made:
+    with closing(sqlite3.connect(path)) as made, made:
         made.execute("create table words (word text)")
         made.execute("insert into words values ('kept')")
     made.close()

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ from tests.http.environments import write_small
 
 
 def _database(path: Path, word: str) -> Path:
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("create table words (word text)")
         database.execute("insert into words values (?)", [word])
     database.close()

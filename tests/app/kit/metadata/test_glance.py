@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_it_sees_what_was_committed_last(sqlite_database: Database, glance: Glan
 
 def test_nothing_is_open_between_two_reads(file: str, glance: Glance) -> None:
     assert tally(glance) == 1
-    with sqlite3.connect(file) as other:
+    with closing(sqlite3.connect(file)) as other, other:
         busy, *_ = other.execute("pragma wal_checkpoint(truncate)").fetchone()
     assert busy == 0
 
@@ -90,7 +91,7 @@ def test_who_meets_a_lock_gets_no_answer_and_does_not_wait(
     sqlite_database: Database, glance: Glance, file: str
 ) -> None:
     sqlite_database.engine.dispose()
-    with sqlite3.connect(file) as other:
+    with closing(sqlite3.connect(file)) as other, other:
         other.execute("pragma locking_mode=exclusive")
         other.execute("begin exclusive")
         other.execute("update counters set value = 2")
