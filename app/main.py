@@ -25,6 +25,7 @@ from app.auth.token_cache import TokenCache
 from app.clock import Clock, SystemClock
 from app.console.mounting import add_console
 from app.db import Database
+from app.description import rendered
 from app.extinction.models import STATUS_BODY_MAX_BYTES
 from app.fleet.stream import FeedWatch
 from app.handlers import STORE_HOOKS, secret_users
@@ -50,7 +51,6 @@ from app.replication.replica.grouping import ChangeWriters
 from app.replication.replica.models import ENTRY_BODY_MAX_BYTES
 from app.replication.replica.replicas import close_idle_replicas
 from app.routers import ROUTERS
-from app.served_description import rendered
 from app.settings import Settings
 from app.tracing import TRACING
 from app.verbs.purges import PURGINGS

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app import description, served_description
+from app import description
 from app.auth.scopes import Scope
 from app.db import Database
+from app.description import rendered
 from app.main import create_app
-from app.served_description import rendered
 from app.settings import Settings
 from tests.app.auth.requests import Http, make_token
 
@@ -106,7 +106,7 @@ def kept_description() -> dict[str, Any]:
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As where neither a wheel nor a checkout is: the description has to be made."""
     rendered.cache_clear()
-    monkeypatch.setattr(served_description, "KEPT", Path("/nowhere"))
+    monkeypatch.setattr(description, "KEPT", Path("/nowhere"))
     yield
     rendered.cache_clear()
 

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from app.console.reference.document import by_tag, fields_of, operations_of, type_of
 from app.console.rendering import render
 from app.console.sessions import SignedInDep
+from app.description import described
 from app.errors import NotFound
 from app.kit.http.routing import new_router
-from app.served_description import described
 
 Name = Annotated[str, Path(max_length=200)]
 router = new_router(include_in_schema=False)
