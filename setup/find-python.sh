@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Print the path of a Python that may run Lethe (3.11 or newer): $PYTHON if set, else python3.11 or python3 of PATH.
 # The system's own is taken instead where it is a quarter faster at least in pure Python: version managers build
-# theirs without optimisation unless they are asked to. Tests of purges took 4 to 11 % less processor time with it.
+# theirs without optimisation unless they are asked to. Our tests of purges took 4 to 11 % less processor time.
 set -euo pipefail
 readonly SPEED="$(dirname "$0")/python_speed.py"
 

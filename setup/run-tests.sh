@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 readonly PYTEST=.venv/bin/pytest
 readonly FAILED=1 NOTHING_RAN=5
-# What they need with four workers: files alone, and these with all servers, services and JVMs.
+# What they need with four workers, files alone (4.4 GB) and with all servers, services and JVMs (13 GB), and some more.
 readonly FILES_KIB=$((8 * 1024 * 1024)) MEMORY_KIB=$((16 * 1024 * 1024))
 workers=$1
 shift
