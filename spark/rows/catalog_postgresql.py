@@ -32,6 +32,7 @@ _RELATION = """
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'v', 'm', 'f')"""
 _COLUMNS = """
     select a.attname, case when t.typname = 'bpchar' then 'bpchar'
+        when t.oid = 'pg_catalog.bit'::regtype then '"bit"' -- bare, a cast would keep one bit
         else pg_catalog.format_type(a.atttypid, null) end, t.typtype::text
     from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
     where a.attrelid = :oid and a.attnum > 0 and not a.attisdropped order by a.attnum"""
