@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
+Reason = Annotated[str | None, typer.Option(help="Why; it is kept with the job.")]
 
 
 @app.command("list")
@@ -80,22 +81,26 @@ def watch(session: Session, job: JobId, *, timeout: Timeout = None) -> int:
 
 @app.command("pause")
 @on_service
-def pause(session: Session, job: JobId, *, wait: Wait = False, timeout: Timeout = None) -> int:
+def pause(
+    session: Session, job: JobId, *, reason: Reason = None, wait: Wait = False, timeout: Timeout = None
+) -> int:
     """Stop a job at its next safe point, to go on later.
 
     Example: lethe job pause job_01jdb5q6w3r8m2k4n7p9s0t1v2 --wait
     """
-    return _settle(session, session.client.jobs.pause(job), "PAUSED", wait=wait, timeout_s=timeout)
+    return _settle(
+        session, session.client.jobs.pause(job, reason=reason), "PAUSED", wait=wait, timeout_s=timeout
+    )
 
 
 @app.command("resume")
 @on_service
-def resume(session: Session, job: JobId) -> int:
+def resume(session: Session, job: JobId, *, reason: Reason = None) -> int:
     """Let a paused job go on.
 
     Example: lethe job resume job_01jdb5q6w3r8m2k4n7p9s0t1v2
     """
-    _show(session, session.client.jobs.resume(job))
+    _show(session, session.client.jobs.resume(job, reason=reason))
     return ExitCode.OK
 
 
@@ -105,7 +110,7 @@ def abort(
     session: Session,
     job: JobId,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why; it is kept with the job.")] = None,
+    reason: Reason = None,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> int:
@@ -135,12 +140,12 @@ def abandon(
 
 @app.command("retry")
 @on_service
-def retry(session: Session, job: JobId) -> int:
-    """Make a new job of a failed one.
+def retry(session: Session, job: JobId, *, reason: Reason = None) -> int:
+    """Make a new job of a failed one. Without --reason it has the reason of the former one.
 
-    Example: lethe job retry job_01jdb5q6w3r8m2k4n7p9s0t1v2
+    Example: lethe job retry job_01jdb5q6w3r8m2k4n7p9s0t1v2 --reason "the disk has room again"
     """
-    return finish(session, session.client.jobs.retry(job), wait=False, timeout_s=None)
+    return finish(session, session.client.jobs.retry(job, reason=reason), wait=False, timeout_s=None)
 
 
 @app.command("throttle")

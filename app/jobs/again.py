@@ -26,9 +26,20 @@ from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_THROTTLE, change_job
 
 
-def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str, queued_max: int) -> Job:
+def retry(
+    db: Session,
+    job_id: str,
+    *,
+    now: datetime,
+    actor: str,
+    token_id: str,
+    queued_max: int,
+    reason: str | None = None,
+) -> Job:
     """Make a new job like one that did not succeed; of a parent, with the children that did not.
 
+    Args:
+        reason: of the new job and its children; None: that of each former one.
     Raises: JobNotFound, Conflict.
     """
     job = get_job(db, job_id)
@@ -38,9 +49,10 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
             code="ILLEGAL_TRANSITION",
             extra={"state": job.state, "allowed": []},
         )
-    request = _request_like(job, actor=actor, token_id=token_id)
+    request = _request_like(job, actor=actor, token_id=token_id, reason=reason)
     new = _submit_again(db, job, request, now=now, queued_max=queued_max)
-    if retry_children(db, new.id, {"of": job.id, "actor": actor, "token_id": token_id, "after": ""}, now=now):
+    order = {"of": job.id, "actor": actor, "token_id": token_id, "after": "", "reason": reason}
+    if retry_children(db, new.id, order, now=now):
         new.unproven = True  # a parent is silent when its children are
     if (left := read_order(db, job.id, SUBMIT)) is not None:  # it was aborted before all were made
         note_order(db, new.id, SUBMIT, left, now=now)
@@ -63,12 +75,18 @@ def retry_children(db: Session, parent_id: str, order: Mapping[str, Any], *, now
     """Make the next few children of a retried parent; its task makes the rest. Returns whether it made any.
 
     Args:
-        order: `of` the former parent, `after` which of its children, `actor`, `token_id`.
+        order: `of` the former parent, `after` which of its children, `actor`, `token_id`, perhaps a `reason`.
     """
     children = next_children(db, order["of"], only=RETRIED, after=order["after"])
     for child_id in children[:PIECE]:
         child = get_job(db, child_id)
-        request = _request_like(child, actor=order["actor"], token_id=order["token_id"], parent_id=parent_id)
+        request = _request_like(
+            child,
+            actor=order["actor"],
+            token_id=order["token_id"],
+            reason=order.get("reason"),
+            parent_id=parent_id,
+        )
         try:
             _submit_again(db, child, request, now=now, queued_max=CHILDREN_MAX)
         except ConflictingJob as error:
@@ -80,7 +98,9 @@ def retry_children(db: Session, parent_id: str, order: Mapping[str, Any], *, now
     return bool(children)
 
 
-def _request_like(job: Job, *, actor: str, token_id: str, parent_id: str | None = None) -> JobRequest:
+def _request_like(
+    job: Job, *, actor: str, token_id: str, reason: str | None, parent_id: str | None = None
+) -> JobRequest:
     return JobRequest(
         kind=job.kind,
         store=job.store,
@@ -90,7 +110,7 @@ def _request_like(job: Job, *, actor: str, token_id: str, parent_id: str | None 
         job_class=JobClass(job.job_class),
         runs_on=job.runs_on,
         parent_id=parent_id,
-        reason=job.reason,
+        reason=reason or job.reason,
         retried_from=job.id,
         throttle=ThrottleSetting.model_validate(job.throttle_requested) if job.throttle_requested else None,
         claim_identity=job.claim_identity,

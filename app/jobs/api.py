@@ -298,8 +298,10 @@ def post_retry(
 ) -> Response:
     """Makes a new job with the same parameters and `retried_from`.
 
-    It needs the scopes of the request that made the job, besides `jobs:control`.
+    It needs the scopes of the request that made the job, besides `jobs:control`. Its reason is that of the
+    new job and, of a parent, of its children; without one each has that of the former job.
     """
+    reason = body.reason if body else None
 
     def effect(db: Session) -> Answer:
         _require_start(request, caller, visible_job(db, job_id, caller))
@@ -310,10 +312,13 @@ def post_retry(
             actor=caller.name,
             token_id=caller.token_id,
             queued_max=settings.jobs_queued_max,
+            reason=reason,
         )
-        return accepted(job)
+        return replace(accepted(job), audit={"reason": reason})
 
-    response = mutate(request, caller, effect, action=Action.JOB_RETRY, subject=("job", job_id), body=body)
+    # No body is an empty one: a client that asks again may send either.
+    said, subject = body or JobAction(), ("job", job_id)
+    response = mutate(request, caller, effect, action=Action.JOB_RETRY, subject=subject, body=said)
     tell_changed(request, job_id)
     return response
 

@@ -55,22 +55,22 @@ class Jobs:
         }
         return pages.items(self._transport, collection("jobs"), Job, params=params)
 
-    def pause(self, job_id: str, *, idempotency_key: str | None = None) -> Job:
-        return self._act(job_id, "pause", key=idempotency_key)
+    def pause(self, job_id: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Job:
+        return self._act(job_id, "pause", reason, key=idempotency_key)
 
-    def resume(self, job_id: str, *, idempotency_key: str | None = None) -> Job:
-        return self._act(job_id, "resume", key=idempotency_key)
+    def resume(self, job_id: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Job:
+        return self._act(job_id, "resume", reason, key=idempotency_key)
 
     def abort(self, job_id: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Job:
-        return self._act(job_id, "abort", {"reason": reason} if reason else None, key=idempotency_key)
+        return self._act(job_id, "abort", reason, key=idempotency_key)
 
     def abandon(self, job_id: str, *, reason: str, idempotency_key: str | None = None) -> Job:
         """End a job whose target is gone for good; `silence_proved` of it stays false."""
-        return self._act(job_id, "abandon", {"reason": reason}, key=idempotency_key)
+        return self._act(job_id, "abandon", reason, key=idempotency_key)
 
-    def retry(self, job_id: str, *, idempotency_key: str | None = None) -> Job:
-        """Make a new job of a failed one; the answer is the new one."""
-        return self._act(job_id, "retry", key=idempotency_key)
+    def retry(self, job_id: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Job:
+        """Make a new job of a failed one, with its reason if none is given; the answer is the new one."""
+        return self._act(job_id, "retry", reason, key=idempotency_key)
 
     def throttle(
         self,
@@ -177,7 +177,7 @@ class Jobs:
         )
         return None if answer.status == 304 else job_of(answer)
 
-    def _act(self, job_id: str, verb: str, body: Mapping[str, Any] | None = None, *, key: str | None) -> Job:
-        path = resource("jobs", job_id, verb=verb)
-        call = Call(method="POST", path=path, json=body or {}, creates=True, idempotency_key=key)
+    def _act(self, job_id: str, verb: str, reason: str | None, *, key: str | None) -> Job:
+        path, body = resource("jobs", job_id, verb=verb), {"reason": reason} if reason else {}
+        call = Call(method="POST", path=path, json=body, creates=True, idempotency_key=key)
         return job_of(self._transport.request(call))

@@ -1,4 +1,4 @@
-"""Keys of PostgreSQL's types bit(n) and char(n), and arrays of them: a cast without the length kept the first bit.
+"""Keys of the types bit(n) and char(n) of PostgreSQL, and arrays of them: a bare cast kept the first bit.
 
 A key that was cut named other rows, and a walk by it went on without an end.
 """
