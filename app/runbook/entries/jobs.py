@@ -184,8 +184,8 @@ ENTRIES: Final = (
             " stopped because rows came after its count keeps what it has removed, within the limits."
         ),
         (
-            "Review the plan. If it is right, have the limits raised (`lethe store show STORE`) and ask for it "
-            "anew, or take a smaller piece. A retry keeps the limits of the job that it retries."
+            "Review the plan. If it is right, have the limits raised (`lethe store show STORE`) and ask for "
+            "it anew, or take a smaller piece. A retry keeps the limits of the job that it retries."
         ),
         Passes.NO,
     ),
