@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sysconfig
@@ -27,6 +28,7 @@ CHECKOUT = Path(__file__).parents[2]
 START_TIMEOUT_S = 90.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
 REGISTERED = "Registering worker"
+MASTER_AT = re.compile(r"Starting Spark master at spark://127\.0\.0\.1:(\d+)")
 QUICK_JAVA = f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={default_cds_archive()}"
 """Half of the compiler, and the classes of an archive; one that is missing or stale does no harm."""
 # Daemons of a test: small, and up soon.
@@ -103,9 +105,15 @@ class Cluster:
         """Start everything and wait until every worker has registered."""
         self.workers = []
         self.start_master()
+        # Where somebody has taken its port meanwhile, Spark takes the next one.
+        self.port = until(self._port_of_master, timeout_s=START_TIMEOUT_S, pause_s=0.1)
         for _ in range(workers):
             self.start_worker()
         self.await_registrations(workers)
+
+    def _port_of_master(self) -> int | None:
+        found = MASTER_AT.findall(self.master_log.read_text(errors="replace"))
+        return int(found[-1]) if found else None
 
     def have_workers(self, count: int) -> None:
         """Start workers until so many are there."""
