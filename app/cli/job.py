@@ -8,6 +8,7 @@ from lethe_client import Job
 
 from app.cli.shell.arguments import LIMIT_DEFAULT, JobId, Limit, States, Timeout
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.job_options import OptionalReason
 from app.cli.shell.job_table import job_table
 from app.cli.shell.output import on_stdout
 from app.cli.shell.progress import describe
@@ -20,7 +21,6 @@ app = typer.Typer(
 )
 
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
-Reason = Annotated[str | None, typer.Option(help="Why; it is kept with the job.")]
 
 
 @app.command("list")
@@ -82,7 +82,12 @@ def watch(session: Session, job: JobId, *, timeout: Timeout = None) -> int:
 @app.command("pause")
 @on_service
 def pause(
-    session: Session, job: JobId, *, reason: Reason = None, wait: Wait = False, timeout: Timeout = None
+    session: Session,
+    job: JobId,
+    *,
+    reason: OptionalReason = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
 ) -> int:
     """Stop a job at its next safe point, to go on later.
 
@@ -95,7 +100,7 @@ def pause(
 
 @app.command("resume")
 @on_service
-def resume(session: Session, job: JobId, *, reason: Reason = None) -> int:
+def resume(session: Session, job: JobId, *, reason: OptionalReason = None) -> int:
     """Let a paused job go on.
 
     Example: lethe job resume job_01jdb5q6w3r8m2k4n7p9s0t1v2
@@ -110,7 +115,7 @@ def abort(
     session: Session,
     job: JobId,
     *,
-    reason: Reason = None,
+    reason: OptionalReason = None,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> int:
@@ -140,7 +145,7 @@ def abandon(
 
 @app.command("retry")
 @on_service
-def retry(session: Session, job: JobId, *, reason: Reason = None) -> int:
+def retry(session: Session, job: JobId, *, reason: OptionalReason = None) -> int:
     """Make a new job of a failed one. Without --reason it has the reason of the former one.
 
     Example: lethe job retry job_01jdb5q6w3r8m2k4n7p9s0t1v2 --reason "the disk has room again"

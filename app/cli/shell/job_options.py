@@ -16,7 +16,9 @@ class EngineChoice(StrEnum):
     SPARK = "SPARK"
 
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with the job and the audit.")]
+_REASON: Final = typer.Option("--reason", help="Why; it is kept with the job and the audit.")
+Reason = Annotated[str, _REASON]
+OptionalReason = Annotated[str | None, _REASON]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")]
 PlanId = Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")]
 MaxDrift = Annotated[
