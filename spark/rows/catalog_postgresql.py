@@ -31,11 +31,8 @@ _RELATION = """
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'v', 'm', 'f')"""
 _COLUMNS = """
-    select a.attname, case t.oid when 'pg_catalog.bpchar'::regtype then 'bpchar'
-        when 'pg_catalog.bpchar[]'::regtype then 'bpchar[]'
-        -- bare, a cast would keep one bit, and one letter of character
-        when 'pg_catalog.bit'::regtype then '"bit"' when 'pg_catalog.bit[]'::regtype then '"bit"[]'
-        else pg_catalog.format_type(a.atttypid, null) end, t.typtype::text
+    -- Without a modifier character is character(1) and bit is bit(1): with one of -1 a name is whole.
+    select a.attname, pg_catalog.format_type(a.atttypid, -1), t.typtype::text
     from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
     where a.attrelid = :oid and a.attnum > 0 and not a.attisdropped order by a.attnum"""
 _INDEXES = """
