@@ -38,7 +38,7 @@ from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.unit import do, refused_by_log, with_witness
 from spark.pool.errors import SparkRunError
 from spark.pool.lease import Lease
-from spark.worker import keep_modules
+from spark.worker import end_with_connection, keep_modules
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -76,6 +76,7 @@ class SparkSpread:
 
 def _kept(function: Callable[[Argument], Result], argument: Argument) -> Result:
     """In a worker: call it; by then all that it needs is loaded."""
+    end_with_connection()
     result = function(argument)
     keep_modules()
     return result
@@ -84,6 +85,7 @@ def _kept(function: Callable[[Argument], Result], argument: Argument) -> Result:
 def _gathered(
     rows: Iterable[tuple[int, bytes]], *, gather: Callable[[Iterable[bytes]], bytes]
 ) -> Iterator[bytes]:
+    end_with_connection()
     yield gather(content for _, content in rows)
 
 
@@ -194,6 +196,7 @@ def _in_one_task(spark: SparkSession, *, call: Call) -> tuple[int, Done | None]:
 
 def _do_here(call: Call) -> tuple[int, Done | None]:
     """In the worker: the number of the attempt, and the answer; None where a write would be repeated."""
+    end_with_connection()
     context = TaskContext.get()
     attempt = 0 if context is None else context.attemptNumber()
     if attempt > 0 and isinstance(call, WRITES):

@@ -18,7 +18,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegi
 from pyspark.sql import SparkSession
 
 from spark.targets.task import NO_TICKET, Deliver, Report, Task, TaskRun, pack, run_task
-from spark.worker import keep_modules
+from spark.worker import end_with_connection, keep_modules
 
 
 class _Reports(AccumulatorParam[list[Report]]):
@@ -48,6 +48,7 @@ class _Mapped:
         self._reports = reports
 
     def __call__(self, partition: int, rows: Iterable[int]) -> Iterator[int]:
+        end_with_connection()
         # Read to its end: a worker that has left something of its input is not used again.
         deque(rows, maxlen=0)
         self._reports.add(_measured(self._tasks[partition]))

@@ -181,6 +181,10 @@ class ServiceProcess:
         """All that it has written to its standard streams."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
+    def traces(self) -> list[str]:
+        """The end of each line of its log that has a traceback: what was raised, and what it says of it."""
+        return [line[-2_000:] for line in self.log().splitlines() if "Traceback" in line]
+
     def thread_count(self) -> int:
         """Threads of the process now."""
         return len(os.listdir(f"/proc/{self.pid}/task"))

@@ -55,7 +55,7 @@ def service(
         wait_until(lambda: len(children(process.pid)) == PROCESSES)
         yield process
         assert process.stop() == 0
-        assert "Traceback" not in process.log()
+        assert process.traces() == []
     finally:
         process.kill9()
         postgresql_server.execute("drop database if exists lethe_crew with (force)")
@@ -263,4 +263,4 @@ def _stop_of_the_group_drains(service: ServiceProcess, tmp_path: Path) -> None:
         assert service.wait_exit() == 0
     assert time.monotonic() - began < STOP_MAX_S + MARGIN_S
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    assert "Traceback" not in service.log()
+    assert service.traces() == []

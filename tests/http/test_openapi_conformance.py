@@ -123,9 +123,8 @@ def known(
         names = _populate(http, path)
         _register_node(http, node.load("fxa", 1))
         yield Known(service, http, asked_by, path, names)
-    log = service.log()
     assert service.stop() == 0
-    assert "Traceback" not in log
+    assert service.traces() == []
     node.drop()
     postgresql_server.execute(f"drop database if exists {name} with (force)")
 

@@ -123,7 +123,7 @@ def test_stop_answers_who_waits_and_the_job_goes_on_after_the_next_start(
             sequences = [event["seq"] for event in listed(http, job_id)]
             assert sequences == list(range(1, len(sequences) + 1))
         assert service.stop() == 0
-        assert "Traceback" not in service.log()
+        assert service.traces() == []
     finally:
         service.kill9()
 

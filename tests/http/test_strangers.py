@@ -105,7 +105,7 @@ def fast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     service.start()
     yield service
     assert service.stop() == 0
-    assert "Traceback" not in service.log()
+    assert service.traces() == []
 
 
 class FewFiles(ServiceProcess):
