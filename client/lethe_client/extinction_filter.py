@@ -243,9 +243,9 @@ def _modulo(fields: Mapping[str, Any]) -> Matcher:
 def _field(fields: Mapping[str, Any]) -> Matcher:
     offset, width = _integer(fields, "offset", least=0), _integer(fields, "width", least=1)
     value, stop = _bytes(fields["value"]), offset + width
-    if fields["op"] not in _OPERATORS or len(value) != width:
+    holds = _OPERATORS.get(str(fields["op"]))
+    if holds is None or len(value) != width:
         raise _Unknown("field")
-    holds = _OPERATORS[fields["op"]]
     return lambda key: len(key) >= stop and holds(key[offset:stop], value)
 
 

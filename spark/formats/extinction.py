@@ -153,6 +153,8 @@ def _extinction(found: object) -> Extinction:
     try:
         if any("\ud800" <= char <= "\udfff" for char in name + label):
             raise ExtinctionInvalid("half a character in id or label")
+        if "\0" in name + label:  # PostgreSQL's text holds every character but this one
+            raise ExtinctionInvalid("a NUL in id or label")
         return Extinction(
             name,
             frozenset(decode_base64(each, f"/databases/{n}") for n, each in enumerate(databases)),

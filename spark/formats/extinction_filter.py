@@ -263,7 +263,7 @@ def _modulo(found: object, pointer: str) -> Modulo:
 def _field(found: object, pointer: str) -> FieldCompare:
     fields = _object(found, pointer, needed={"offset", "width", "op", "value"}, optional=set())
     width = _integer(fields, "width", pointer, least=1, most=FIELD_WIDTH_MAX)
-    if fields["op"] not in set(Op):
+    if not isinstance(fields["op"], str) or fields["op"] not in set(Op):
         raise FilterInvalid(f"one of {', '.join(Op)}", pointer=f"{pointer}/op")
     value = decode_base64(fields["value"], f"{pointer}/value")
     if len(value) != width:

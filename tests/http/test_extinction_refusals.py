@@ -96,6 +96,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "FILTER_REFUSED",
         "/filter/field/value",
     ),
+    (
+        {"filter": {"field": {"offset": 0, "width": 1, "op": [], "value": "YQ=="}}},
+        "FILTER_REFUSED",
+        "/filter/field/op",
+    ),
 ]
 
 
