@@ -131,6 +131,7 @@ def apply_batch(
         if _is_replay(row, ticket):
             return _replayed(conn, tables, row, ticket, arrival)
         if _is_copied_extinctions(row, batch):
+            refuse_future(batch, now_s=now_s, ahead_max_s=ahead_max_s)
             return _copy_extinctions(conn, tables, row, ticket, batch)
         found = snapshot(conn)
         _require_changes(row, found)
@@ -357,13 +358,12 @@ def _copy_extinctions(
     if not refused:
         put_extinctions(conn, tables, batch, now_s=int(row.now_s))
     row = _renewed(conn, tables, row, ticket)
-    rows = batch.num_rows
     return Applied(
         batch_seq=ticket.batch_seq,
-        applied=0 if refused else rows,
+        applied=0 if refused else batch.num_rows,
         covered=0,
         rejected=tuple(refused),
-        halted=rows - len(refused) if refused else 0,
+        halted=batch.num_rows - len(refused) if refused else 0,
         ruv=read_vectors(conn).ruv,
         expires_at=row.expires_at,
     )

@@ -180,7 +180,7 @@ def csn_limit(now_s: int, *, ahead_max_s: int) -> bytes:
 
 
 def refuse_future(batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int) -> None:
-    """Raise where a batch of entries has one that is too far ahead of the clock: it is refused whole.
+    """Raise where a batch of a copy has one that is too far ahead of the clock: it is refused whole.
 
     Raises: ClockSkewed.
     """

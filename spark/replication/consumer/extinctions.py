@@ -21,13 +21,12 @@ from spark.formats.extinction import Extinction
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.csn_generator import adjust
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline
-from spark.replication.proofs.chain import chain_of
-from spark.replication.records import RecordKind, ReplicaRow, ReplicaStatus, record_schema
+from spark.replication.records import ReplicaRow, ReplicaStatus
 from spark.replication.replica.appending import Own, give_csns, read_own
 from spark.replication.replica.extinction_index import parse_stored
+from spark.replication.replica.extinction_records import extinction_records, log_extinction
 from spark.replication.replica.replica import (
     Expected,
-    advance_ruv,
     lock_replica,
     loss_of,
     mark_loss,
@@ -35,7 +34,6 @@ from spark.replication.replica.replica import (
     save_generator,
     save_replica,
 )
-from spark.replication.replica.upsert import put_changes
 from spark.replication.sessions.row import lock_session
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetTablesMissing
@@ -175,7 +173,7 @@ def find_extinction(conn: Connection, extinction_id: str) -> KnownExtinction | N
 def read_records(conn: Connection) -> pa.RecordBatch:
     """All extinctions as records (record_schema()) in the order of their CSNs, as a total copy takes them."""
     rows = conn.execute(f"select csn, payload from {tables_of(conn).extinctions} order by csn")
-    return _records([(csn, None, bytes(payload)) for csn, payload in rows])
+    return extinction_records([(csn, None, bytes(payload)) for csn, payload in rows])
 
 
 def newest_by_rid(conn: Connection) -> dict[int, Csn]:
@@ -205,21 +203,9 @@ def _write(
     row: ReplicaRow,
     own: Own,
 ) -> Csn:
-    record = _records([(str(csn), own.max_csn or own.purged_csn, extinction.to_json())])
-    chain, _ = chain_of(record, {row.rid: own.chain_before(row.rid)})
-    put_changes(conn, tables, record, logged_at_s=own.now_s, chain=chain)
+    log_extinction(conn, tables, extinction.to_json(), csn, row, own)
     _insert(conn, tables, [_values(extinction, csn, now_s=own.now_s)])
-    advance_ruv(conn, tables, row.rid, first=csn, last=csn, now_s=own.now_s)
     return csn
-
-
-def _records(rows: Sequence[tuple[str, str | None, bytes]]) -> pa.RecordBatch:
-    """(csn, prev, payload) as records of kind EXTINCTION."""
-    csns, prevs, payloads = zip(*rows, strict=True) if rows else ((), (), ())
-    count = len(rows)
-    columns = [csns, prevs, [RecordKind.EXTINCTION.value] * count, [b""] * count, [b""] * count, payloads]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, record_schema(), strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=record_schema())
 
 
 def _values(extinction: Extinction, csn: Csn, *, now_s: int) -> dict[str, Any]:

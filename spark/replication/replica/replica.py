@@ -293,11 +293,14 @@ def level_if_reached(
     return _end_restored(conn, tables, row, state, now_s=now_s).status
 
 
-def accept_loss(conn: Connection, *, incarnation: str, now_s: int) -> GivenUp | None:
+def accept_loss(
+    conn: Connection, *, incarnation: str, now_s: int, online: Callable[[], None] = lambda: None
+) -> GivenUp | None:
     """End RESTORED without the changes that are missing: an admin says so.
 
     Args:
         incarnation: the new one; nobody mistakes this replica for the one before.
+        online: called in the transaction that makes it ONLINE, where it does.
     Returns: the own changes that are given up; None: the replica is not marked, and nothing was changed.
     Raises: ReplicaMissing. ClockSkewExceeded: `upto` is so far ahead that the clock must be wrong.
     """
@@ -308,7 +311,9 @@ def accept_loss(conn: Connection, *, incarnation: str, now_s: int) -> GivenUp | 
             return None
         own_max = own_max_of(conn, tables)
         given_up = GivenUp(row.rid, None if own_max is None else Csn(own_max), row.restored_upto)
-        _end_restored(conn, tables, replace(row, incarnation=incarnation), state, now_s=now_s)
+        row = _end_restored(conn, tables, replace(row, incarnation=incarnation), state, now_s=now_s)
+        if row.status is ReplicaStatus.ONLINE:
+            online()
     return given_up
 
 

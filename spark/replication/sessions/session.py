@@ -35,6 +35,7 @@ from spark.replication.proofs.judging import (
 from spark.replication.proofs.shown_proofs import shown_history
 from spark.replication.records import ReplicaRow, ReplicaStatus, SessionMode, Snapshot, Vectors
 from spark.replication.replica.buried import take_bound
+from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.replica import (
     level_if_reached,
     lock_replica,
@@ -373,6 +374,8 @@ def _go_online(
     # Whoever is put back now must still lack what it lacks already.
     lacking = replica.restored_upto if status is ReplicaStatus.RESTORED else None
     completion.adopt(completion.incarnation, max(filter(None, (own_max, lacking)), default=None))
+    if status is ReplicaStatus.ONLINE:  # adopted is what stays, whatever becomes of this transaction
+        log_left_over(conn, tables, now_s=now_s)
 
 
 def _acquired(conn: Connection, row: SessionRow, found: Snapshot) -> Acquired:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
 from spark.formats.replica import ADDED_LATER, tables_of
@@ -25,8 +27,11 @@ from spark.replication.consumer.extinctions import (
 from spark.replication.errors import ReplicaNotOnline, ReplicaWasRestored
 from spark.replication.records import SessionMode
 from spark.replication.replica.digest import digest_entries
+from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.local_write import Expected, KeyExtinct, RequestWritten
-from spark.replication.replica.replica import ensure_layout, mark_restored
+from spark.replication.replica.replica import accept_loss, ensure_layout, mark_restored
+from spark.replication.session_errors import ClockSkewed
+from spark.replication.sessions.clock_bound import AHEAD_MAX_S
 from spark.replication.sessions.peers import (
     LackingPeer,
     PeerRole,
@@ -51,6 +56,8 @@ from tests.spark.replication.consumer_side import (
 )
 from tests.spark.replication.extinct_keys import ID, SOUND, extinction, local, record, write
 from tests.spark.replication.replica_tables import NOW_S, csn
+
+ODD_OPERATOR = b'"filter":{"field":{"offset":0,"op":[],"value":"AA==","width":1}}'
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
@@ -224,6 +231,9 @@ def test_a_third_replica_brings_late_changes_and_the_same_extinction(side: Consu
         b"no json",
         json.dumps({"v": 2, "id": "ext_x", "covers": "everything"}).encode(),
         extinction().to_json().replace(b'"filter":null', b'"filter":{"moon":1}'),
+        extinction().to_json().replace(b'"filter":null', ODD_OPERATOR),
+        extinction().to_json().replace(b"old ones", rb"old\u0000ones"),
+        extinction().to_json().replace(ID.encode(), rb"ext\u0000"),
     ],
 )
 def test_an_extinction_that_cannot_be_read_is_a_dead_letter_that_halts_its_replica(
@@ -295,6 +305,61 @@ def test_a_copy_with_an_unreadable_extinction_is_refused(side: ConsumerSide) -> 
     done = side.apply([(csn(4, 1), None, "EXTINCTION", b"", b"", b"{}")], epoch=epoch, seq=1)
     assert [(each.csn, each.code) for each in done.rejected] == [(csn(4, 1), "EXTINCTION_UNREADABLE")]
     assert read_extinctions(side.conn) == []
+
+
+def test_a_copied_extinction_from_the_future_is_refused_as_its_entries_are(side: ConsumerSide) -> None:
+    """It could never be removed, and every peer would refuse whoever announces it."""
+    epoch = begin_total(side, {}).epoch
+    far = Csn.of(NOW_S + AHEAD_MAX_S + 1, 0, 1)
+    with side.unchanged(), pytest.raises(ClockSkewed):
+        side.apply([record(far, None, extinction())], epoch=epoch, seq=1)
+    assert newest_by_rid(side.conn) == {}
+
+
+@pytest.mark.parametrize("origin", [OWN_RID, 3])
+def test_an_extinction_whose_record_a_copy_discards_is_logged_anew(side: ConsumerSide, origin: int) -> None:
+    """The entries were given up, the promise was not: the next own change would have hidden it from all."""
+    if origin == OWN_RID:
+        at = commit(side)
+    else:
+        at, epoch = csn(1, 3), side.acquire().epoch
+        side.apply([record(at, None, extinction())], epoch=epoch, seq=1)
+        side.release(epoch=epoch)
+    ruv = {1: csn(5, 1)}
+    epoch = side.acquire(mode=SessionMode.TOTAL, ruv=ruv, discard=True).epoch
+    side.copy([(b"db", b"a", b"1", csn(5, 1)), (b"db", b"c", b"2", csn(4, 1))], epoch=epoch, seq=1)
+    complete_total(side.conn, Ticket(SESSION, epoch, 1), ruv=ruv, generation=GENERATION, now_s=NOW_S)
+    assert side.logged() == []
+    adopted: list[tuple[str, str | None]] = []
+    completion = Completion("inc_second", lambda *told: adopted.append(told))
+    release(side.conn, Ticket(SESSION, epoch, 1), now_s=NOW_S, complete=completion)
+    release(side.conn, Ticket(SESSION, epoch, 1), now_s=NOW_S)
+    [(again, prev, *rest)] = [row[1:7] for row in side.rows("changelog")]
+    assert (again > at, prev, rest[0], rest[3]) == (True, None, "EXTINCTION", extinction().to_json())
+    assert (known(side).csn, known(side).rid) == (again, OWN_RID)
+    # A crash before the commit must leave nothing in the metadata that the target then lacks.
+    assert (side.ruv(), adopted) == (ruv | {OWN_RID: again}, [("inc_second", None)])
+    assert [key for _, key in side.entries()] == [b"a"]
+    [written] = write(side.conn, local([(b"z", b"1")]), expected=Expected("inc_second", again)).requests
+    assert isinstance(written, RequestWritten)
+    assert side.rows("changelog")[-1][2] == again
+
+
+def test_an_extinction_without_a_record_waits_for_the_loss_of_own_changes_to_be_accepted(
+    side: ConsumerSide,
+) -> None:
+    """Until then its own record may come back, and this replica writes nothing."""
+    at, ruv = commit(side), {1: csn(5, 1)}
+    mark_restored(side.conn, upto=csn(1_000_100, OWN_RID))
+    epoch = side.acquire(mode=SessionMode.TOTAL, ruv=ruv, discard=True).epoch
+    complete_total(side.conn, Ticket(SESSION, epoch), ruv=ruv, generation=GENERATION, now_s=NOW_S)
+    completion = Completion("inc_second", lambda *_: None)
+    release(side.conn, Ticket(SESSION, epoch), now_s=NOW_S, complete=completion)
+    assert (side.status()[0], side.logged(), known(side).csn) == ("RESTORED", [], at)
+    log_again = partial(log_left_over, side.conn, tables_of(side.conn), now_s=NOW_S)
+    assert accept_loss(side.conn, incarnation="inc_third", now_s=NOW_S, online=log_again) is not None
+    assert side.logged() == [known(side).csn]
+    assert known(side).csn > csn(1_000_100, OWN_RID)
 
 
 def test_extinctions_outlive_a_total_copy_of_a_supplier_without_them(side: ConsumerSide) -> None:
