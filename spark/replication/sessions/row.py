@@ -167,9 +167,9 @@ class SessionRow:
         assert self.lease_s is not None, "a session has a lease"
         return self.now_s + self.lease_s
 
-    def require_free(self, session_id: str) -> None:
-        """Raise ReplicaBusy while another session than this one holds the lease."""
-        if not self.is_held or self.session_id == session_id:
+    def require_free(self, session_id: str, supplier_rid: int | None = None) -> None:
+        """Raise ReplicaBusy while another session than this one holds the lease; its name is no secret."""
+        if not self.is_held or (self.session_id, self.supplier_rid) == (session_id, supplier_rid):
             return
         supplier = f"replica {self.supplier_rid} ({self.supplier_store})"
         raise ReplicaBusy(

@@ -112,7 +112,7 @@ def acquire(
             check_identity(conn, tables, replica.rid, request.supplier_rid, request.history)
         refuse_part(conn, tables, replica, request)
         _refuse_foreign(replica, request)
-        row.require_free(request.session_id)
+        row.require_free(request.session_id, request.supplier_rid)
         row = _granted(row, request)
         unproven: tuple[int, ...] = ()
         if request.mode is SessionMode.TOTAL:

@@ -60,10 +60,14 @@ def test_a_lease_is_granted_with_what_the_consumer_has(consumer: ConsumerSide) -
     assert 25 < (granted.expires_at - datetime.now(UTC)).total_seconds() <= 30
 
 
-def test_a_second_supplier_is_told_who_holds_the_lease_and_how_long(consumer: ConsumerSide) -> None:
+@pytest.mark.parametrize("session_id", [OTHER, SESSION])
+def test_a_second_supplier_is_told_who_holds_the_lease_and_how_long(
+    consumer: ConsumerSide, session_id: str
+) -> None:
+    """And has not the lease by calling itself as it was told."""
     granted = consumer.acquire()
     with consumer.unchanged(), pytest.raises(ReplicaBusy) as refused:
-        consumer.acquire(OTHER, rid=2)
+        consumer.acquire(session_id, rid=2)
     assert refused.value.facts == {
         "holder": SESSION,
         "supplier_rid": 1,
