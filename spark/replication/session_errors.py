@@ -94,7 +94,10 @@ class ProofsMissing(SessionRefused):
 
 
 class ReplicaBusy(SessionRefused):
-    """Facts: holder, supplier_rid, supplier_store; `expires_in_s` is how long it will hold at most."""
+    """Facts: supplier_rid, supplier_store, to that supplier also `holder`, its session.
+
+    `expires_in_s` is how long it will hold at most.
+    """
 
     code = "REPLICA_BUSY"
 

@@ -338,7 +338,8 @@ def test_an_acquire_that_is_refused_changes_nothing(
     with open_session.unchanged():
         refused = problem(open_session.store.acquire(**body), status, code)
     if code == "REPLICA_BUSY":
-        assert (refused["holder"], refused["supplier_rid"]) == (open_session.session, 1)
+        assert refused["supplier_rid"] == 1
+        assert open_session.session not in str(refused)
         assert (refused["supplier_store"], refused["retryable"]) == ("supplier-1", True)
         assert refused["expires_at"].endswith("Z")
 

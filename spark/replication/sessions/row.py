@@ -168,14 +168,19 @@ class SessionRow:
         return self.now_s + self.lease_s
 
     def require_free(self, session_id: str, supplier_rid: int | None = None) -> None:
-        """Raise ReplicaBusy while another session than this one holds the lease; its name is no secret."""
+        """Raise ReplicaBusy while another session than this one holds the lease.
+
+        Only its own supplier is told which: whoever knows the name of a session can send batches in it.
+        """
         if not self.is_held or (self.session_id, self.supplier_rid) == (session_id, supplier_rid):
             return
-        supplier = f"replica {self.supplier_rid} ({self.supplier_store})"
+        name, holder = "a session", {}
+        if self.supplier_rid == supplier_rid:
+            name, holder = f"session {self.session_id}", {"holder": self.session_id}
         raise ReplicaBusy(
-            f"session {self.session_id} of {supplier} holds the lease",
+            f"{name} of replica {self.supplier_rid} ({self.supplier_store}) holds the lease",
             {
-                "holder": self.session_id,
+                **holder,
                 "supplier_rid": self.supplier_rid,
                 "supplier_store": self.supplier_store,
                 "expires_at": self.expires_at.isoformat().replace("+00:00", "Z"),
