@@ -180,7 +180,9 @@ def _letter(row: tuple[Any, ...]) -> DeadLetter:
     direction, peer, csn, kind, database, key, payload, code, detail, attempts, first, last, resolved = row[
         :13
     ]
-    refused = Refused(Csn(csn), kind, bytes(database), bytes(key), _bytes(payload), code, detail)
+    # SQLite's substr() of an empty value is null, and an extinction has no database and no key.
+    place = (bytes(database or b""), bytes(key or b""))
+    refused = Refused(Csn(csn), kind, *place, _bytes(payload), code, detail)
     return DeadLetter(Direction(direction), peer, refused, attempts, first, last, resolved, tuple(row[13:]))
 
 

@@ -46,6 +46,14 @@ def _refused(
     return Refused(csn(number, rid), "NOVELTY", b"db\x00", b"\xfe", payload, code, "it is a novelty")
 
 
+def test_a_record_without_database_and_key_is_listed(conn: Connection) -> None:
+    """An extinction that this version cannot read is one."""
+    refused = Refused(csn(1, 1), "EXTINCTION", b"", b"", b"", "EXTINCTION_UNREADABLE", "of a later version")
+    put_dead_letters(conn, Direction.RECEIVED, "supplier/1", [refused], now_s=NOW_S)
+    [letter] = list_dead_letters(conn, rows_max=10)
+    assert (letter.refused, letter.sizes) == (refused, (0, 0, 0))
+
+
 def test_a_record_refused_again_is_counted_and_tells_the_newest_reason(conn: Connection) -> None:
     put_dead_letters(conn, Direction.SENT, "agr_a", [_refused(1, 1)], now_s=NOW_S)
     put_dead_letters(
