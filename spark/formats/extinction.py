@@ -143,7 +143,7 @@ def _extinction(found: object) -> Extinction:
     if version > VERSION:
         raise ExtinctionNewer(f"of version {version}; this program knows {VERSION}", pointer="/v")
     if set(found) != set(_FIELDS):
-        odd = ", ".join(sorted(str(name)[:60] for name in set(found) ^ set(_FIELDS)))
+        odd = ", ".join(sorted(repr(str(name)[:60]) for name in set(found) ^ set(_FIELDS)))
         raise ExtinctionInvalid(f"fields that are missing or unknown: {odd[:200]}")
     databases, label, name = found["databases"], found["label"], found["id"]
     if not isinstance(databases, list) or not isinstance(label, str) or not isinstance(name, str):

@@ -234,6 +234,8 @@ def test_a_third_replica_brings_late_changes_and_the_same_extinction(side: Consu
         extinction().to_json().replace(b'"filter":null', ODD_OPERATOR),
         extinction().to_json().replace(b"old ones", rb"old\u0000ones"),
         extinction().to_json().replace(ID.encode(), rb"ext\u0000"),
+        rb'{"v":1,"odd\u0000":1}',
+        rb'{"v":1,"\ud800":1}',
     ],
 )
 def test_an_extinction_that_cannot_be_read_is_a_dead_letter_that_halts_its_replica(
