@@ -212,7 +212,9 @@ _WORDS: Final = ("prefix", "range", "modulo", "field", "all", "any", "not")
 
 
 def _escaped(word: object) -> str:
-    return str(word)[:_SHOWN_MAX].replace("~", "~0").replace("/", "~1")
+    # Half a character can stand in no answer.
+    shown = str(word)[:_SHOWN_MAX].encode(errors="backslashreplace").decode()
+    return shown.replace("~", "~0").replace("/", "~1")
 
 
 def _object(found: object, pointer: str, *, needed: set[str], optional: set[str]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,20 @@ def test_request_that_is_wrong_is_refused_and_changes_nothing(
     assert pointer in pointers(found)
     assert plain_store.records() == before
     assert http.get(f"/v1/stores/{plain_store.id}/extinctions").json()["items"] == []
+
+
+@pytest.mark.parametrize("word", ["range", "modulo"])
+def test_a_field_that_is_half_a_character_is_refused_with_its_place(
+    http: httpx.Client, plain_store: WrittenStore, word: str
+) -> None:
+    fields = {"offset": 0, "width": 1, "divisor": 1, "remainder": 0} if word == "modulo" else {}
+    body = CONFIRMED | {"databases": [text64(b"orders")], "filter": {word: fields | {"\ud800": "YQ=="}}}
+    answer = http.post(
+        f"/v1/stores/{plain_store.id}/extinctions",
+        content=json.dumps(body),
+        headers={"Content-Type": "application/json"},
+    )
+    assert pointers(problem(answer, 422, "FILTER_REFUSED")) == {f"/filter/{word}/\\ud800"}
 
 
 def test_confirmation_that_is_left_out_is_asked_for(http: httpx.Client, plain_store: WrittenStore) -> None:
