@@ -266,10 +266,13 @@ def _pointer(location: Sequence[str | int]) -> str:
 
 def faults_of(found: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Pydantic's faults as a problem's `errors`; a location begins with the part of the request."""
-    return [
-        {"pointer": _pointer(item["loc"]), "detail": str(item["msg"]).removeprefix("Value error, ")}
-        for item in found
-    ]
+    return [{"pointer": _pointer(item["loc"]), "detail": _fault_detail(item)} for item in found]
+
+
+def _fault_detail(item: Mapping[str, Any]) -> str:
+    if item["type"] == "time_delta_parsing":  # pydantic's words are of its parser
+        return "not a duration of ISO 8601, such as P90D, PT8H or PT30M"
+    return str(item["msg"]).removeprefix("Value error, ")
 
 
 def _is_wrong_kind(item: Mapping[str, Any]) -> bool:

@@ -301,6 +301,8 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
 
 def _refuse_start(error: Exception) -> int:
     detail = error.detail if isinstance(error, ServiceError) else str(error)
+    if isinstance(error, InstanceBusy):
+        detail += "; use that one, or choose another --data-dir"
     return _refuse(detail, error.exit_code if isinstance(error, CannotStart) else EXIT_BUSY)
 
 

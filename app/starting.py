@@ -41,6 +41,7 @@ SPARE_SHARE = 32
 """Of the descriptors that are reserved, this part is for connections on their way out."""
 UNFINISHED = "restore.unfinished"
 """In a data directory that `lethe metadata restore` has begun to fill."""
+MAY_NOT = "let this account read and write it, or choose another --data-dir"
 METADATA_DRIVERS = ("sqlite", "postgresql+psycopg")
 logger = structlog.get_logger("lethe.starting")
 
@@ -155,8 +156,9 @@ def using(data_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         named = error.filename or data_dir
+        advice = f"; {MAY_NOT}" if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ""
         raise Misconfigured(
-            f"the data directory {data_dir} cannot be used: {named}: {error.strerror}"
+            f"the data directory {data_dir} cannot be used: {named}: {error.strerror}{advice}"
         ) from error
 
 

@@ -67,10 +67,11 @@ def discard(
     database: Annotated[list[str], typer.Option("--database", help="Repeatable.")],
     label: Annotated[str, typer.Option("--label", help="What the records are.")],
     start_key: Annotated[
-        str | None, typer.Option("--start-key", help="Inclusive; default: from the first key on.")
+        str | None,
+        typer.Option("--start-key", help="Inclusive, byte by byte; default: from the first key on."),
     ] = None,
     end_key: Annotated[
-        str | None, typer.Option("--end-key", help="Exclusive; default: to the last key.")
+        str | None, typer.Option("--end-key", help="Exclusive, byte by byte; default: to the last key.")
     ] = None,
     filter_text: Filter = None,
     confirm: Confirm = False,

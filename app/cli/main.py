@@ -72,7 +72,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Make replicated data go away, and move it first, without losing what is still needed.",
-    epilog="Exit codes: 0 done, 1 failed, 64 usage, 70 bug, 75 try again, 77 not allowed, 78 configuration.",
+    epilog=(
+        "Exit codes: 0 done, 1 failed, 64 usage, 70 bug, 75 try again, 77 not allowed, 78 configuration,"
+        " 130 Ctrl-C."
+    ),
 )
 
 
@@ -118,6 +121,8 @@ def _usage(error: typer.TyperException, out: Output) -> int:
         return ExitCode.USAGE
     context = getattr(error, "ctx", None)
     advice = f"See: {context.command_path} --help" if context is not None else "See: lethe --help"
+    if context is not None and context.parent is None and type(error).__name__ == "NoSuchOption":
+        advice = f"Options stand behind the command, as in `lethe store list --json`. {advice}"
     return out.complain(Complaint("USAGE", error.format_message(), ExitCode.USAGE, advice))
 
 

@@ -127,4 +127,13 @@ def _looks(made: Plan) -> Iterable[Look]:
     where = made.raw.get("where")
     yield look_at_cutoff(made, "a later --cutoff or a shorter --older-than")
     yield f"the rows that --where {where} chooses" if where else None
+    yield _held(made)
     yield f"what stays: {cell({each.table: each.rows for each in made.tables})}"
+
+
+def _held(made: Plan) -> Look:
+    """Rows that were chosen, and stay since others refer to them: no cut-off moves these."""
+    held = sum(each.count or 0 for each in made.warnings if each.code == "HELD_BY_FOREIGN_KEY")
+    if not held:
+        return None
+    return f"{held:,} chosen rows that rows of other tables need: --child TABLE removes both"

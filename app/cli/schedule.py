@@ -47,7 +47,7 @@ def add(
     Example: lethe schedule add PURGE --store shop --cron "0 3 * * *" --body '{"kind": "OUTGOING"}'
     """
     made = session.client.schedules.create(
-        verb,
+        verb.upper(),
         _object(body),
         cron=cron,
         store=store,

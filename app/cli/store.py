@@ -79,7 +79,7 @@ def add(
     added = session.client.stores.create(
         store,
         target_url,
-        kind=kind,
+        kind=kind.upper(),
         password=password,
         schema=schema,
         table_prefix=table_prefix,
@@ -326,7 +326,7 @@ def remove(
         typer.Option("--forget-extinctions", help="JE, by an admin: its extinctions go too."),
     ] = False,
 ) -> int:
-    """Forget the registration; the target itself is not touched.
+    """Forget the registration, with its schedules and parameters; the target itself is not touched.
 
     Example: lethe store remove shop
     """

@@ -37,7 +37,7 @@ def add(
     Example: lethe window add ALLOW --cron "0 22 * * *" --duration PT6H
     """
     made = session.client.windows.create(
-        kind,
+        kind.upper(),
         cron=cron,
         duration=duration,
         time_zone=time_zone,

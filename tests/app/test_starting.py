@@ -1,6 +1,8 @@
 """Every way in which a process cannot start is one sentence and an exit code, without a password in it."""
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -34,6 +36,16 @@ def test_data_directory_that_is_none_is_named(tmp_path, sub_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misconfigured, match=str(tmp_path / sub_path)), using(tmp_path / sub_path):
         raise AssertionError("it was used")
+
+
+@pytest.mark.parametrize(
+    ("fault", "has_advice"), [(errno.EACCES, True), (errno.EROFS, True), (errno.ENOSPC, False)]
+)
+def test_data_directory_that_may_not_be_used_says_what_to_do(tmp_path, fault, has_advice) -> None:
+    """It named the directory and the fault alone."""
+    with pytest.raises(Misconfigured, match=str(tmp_path)) as refused, using(tmp_path):
+        raise OSError(fault, os.strerror(fault))
+    assert ("or choose another --data-dir" in str(refused.value)) is has_advice
 
 
 @pytest.mark.parametrize(

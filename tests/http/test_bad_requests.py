@@ -38,6 +38,18 @@ def post_raw(http: httpx.Client, metadata: MetadataRows) -> Raw:
     return post
 
 
+@pytest.mark.parametrize("duration", ["8h", "8 hours", "PT"])
+def test_duration_that_is_none_is_shown_one(post_raw: Raw, duration: str) -> None:
+    """The detail was of the parser: `"day" identifier in duration not correctly formatted`."""
+    window = {"kind": "ALLOW", "cron": "0 22 * * *", "duration": duration}
+    refused = problem(post_raw(json.dumps(window), "/v1/windows"), 422, "INVALID_REQUEST")
+    [fault] = refused["errors"]
+    assert fault == {
+        "pointer": "/duration",
+        "detail": "not a duration of ISO 8601, such as P90D, PT8H or PT30M",
+    }
+
+
 def test_declared_huge_body_is_refused(post_raw: Raw) -> None:
     problem(post_raw(b" " * (BODY_MAX_BYTES + 1)), 413, "BODY_TOO_LARGE")
 

@@ -28,6 +28,7 @@ def test_second_process_on_a_data_directory_is_turned_away(sqlite_service: Servi
     port = str(free_port())
     run = run_to_end(["serve", "--data-dir", str(sqlite_service.data_dir), "--port", port])
     assert run.returncode == EXIT_BUSY, run.stderr
+    assert run.stderr.rstrip().endswith("; use that one, or choose another --data-dir")
     assert "Traceback" not in run.stderr
     with sqlite_service.http() as http:
         assert http.get("/readyz").status_code == 200

@@ -88,9 +88,15 @@ def _of_problem(error: ProblemError, options: Shown) -> Complaint:
     if not CODE.fullmatch(str(error.document.get("code") or "")):
         return _stranger(error)
     faults = [fault_text(fault, options) for fault in error.errors]
-    detail = "; ".join([which(error), *faults])
+    detail = "; ".join(faults if _is_repeated(error) else [which(error), *faults])
     exit_code, advice = _meaning(error)
     return Complaint(error.code, detail, exit_code, advice, error.document)
+
+
+def _is_repeated(error: ProblemError) -> bool:
+    """Whether the one fault of a request says all that the detail does."""
+    fault = str(error.errors[0].get("detail") or "") if len(error.errors) == 1 else ""
+    return bool(fault) and error.detail.endswith(fault)
 
 
 def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
@@ -110,6 +116,8 @@ def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
     if isinstance(error, ServerFailed):
         request = f"The service's log has it under request id {error.request_id}."
         return (ExitCode.BUG if error.status == 500 else ExitCode.FAILED), request
+    if error.code == "NOT_FOUND":
+        return ExitCode.FAILED, "Check --url or LETHE_URL: host and port alone, without a path such as /v1."
     if listed := where_listed(error):
         return ExitCode.FAILED, listed
     if other := error.document.get("job_id"):

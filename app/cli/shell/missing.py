@@ -10,6 +10,8 @@ from app.cli.shell.hints import command
 
 LISTS: Final = {
     "STORE_NOT_FOUND": ("stores", ("store", "list")),
+    "STORE_EXISTS": ("", ("store", "list")),
+    "STORE_KIND_WRONG": ("", ("store", "list")),
     "JOB_NOT_FOUND": ("jobs", ("job", "list")),
     "ARCHIVE_NOT_FOUND": ("archives", ("archive", "list")),
     "WEBHOOK_NOT_FOUND": ("webhooks", ("webhook", "list")),
@@ -22,6 +24,7 @@ LISTS_OF_STORE: Final = {
     "BACKUP_SESSION_NOT_FOUND": ("backup", "list"),
     "PROTECTION_NOT_FOUND": ("protection", "list"),
     "CYCLE_NOT_FOUND": ("erasure", "list"),
+    "ENTRY_NOT_FOUND": ("entries", "list"),
     "EXTINCTION_NOT_FOUND": ("extinction", "list"),
     "AGREEMENT_NOT_FOUND": ("replication", "agreement", "list"),
     "REPLICATION_SESSION_NOT_FOUND": ("replication", "session", "list"),

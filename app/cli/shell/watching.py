@@ -55,8 +55,17 @@ def outcome(session: Session, job: Job) -> int:
         return ExitCode.OK
     note_failure(session, job)
     if job.state == "FAILED":
-        session.out.note(f"  When the cause is gone: lethe job retry {job.id}")
+        _note_retry(session, job)
     return ExitCode.FAILED
+
+
+def _note_retry(session: Session, job: Job) -> None:
+    """Say how to do it again; limits that were raised since hold for what is submitted anew alone."""
+    if job.error and job.error.code == "LIMIT_EXCEEDED":
+        session.out.note("  Once the limits of the store are raised, give the command again as it was.")
+        session.out.note(f"  Once less would go, with the limits of this job: lethe job retry {job.id}")
+        return
+    session.out.note(f"  When the cause is gone: lethe job retry {job.id}")
 
 
 def note_failure(session: Session, job: Job) -> None:

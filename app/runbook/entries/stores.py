@@ -30,7 +30,10 @@ ENTRIES: Final = (
         "STORE_KIND_WRONG",
         (Seen.HTTP,),
         "The store is of another kind than this is for; `detail` names both.",
-        "Name a store of the right kind (`lethe store list`).",
+        (
+            "Name a store of the right kind (`lethe store list`). Rows of a store of kind SQL go by "
+            "`lethe purge rows STORE --table TABLE`."
+        ),
         Passes.NO,
     ),
     Entry(

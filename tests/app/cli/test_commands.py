@@ -260,6 +260,17 @@ def test_failed_purge_says_why_and_how_to_repeat(lethe, service) -> None:
     assert "lethe job retry job_1" in run.err
 
 
+def test_retry_within_the_old_limits_is_not_what_raised_ones_ask_for(lethe, service) -> None:
+    """After LIMIT_EXCEEDED the retry was all that was named: it keeps the limits, and fails again."""
+    over = job("FAILED", error={"code": "LIMIT_EXCEEDED", "detail": "max_rows", "retryable": False})
+    service.on(PURGES, (202, job("QUEUED")))
+    service.on("GET /v1/jobs/job_1", (200, over))
+    run = lethe("purge", "run", "shop")
+    assert "Once the limits of the store are raised, give the command again as it was." in run.err
+    assert "with the limits of this job: lethe job retry job_1" in run.err
+    assert "When the cause is gone" not in run.err
+
+
 def test_wait_that_takes_too_long_ends_with_75_and_how_to_go_on(lethe, service) -> None:
     service.on(PURGES, (202, job("QUEUED")))
     service.on("GET /v1/jobs/job_1", (200, job("RUNNING")))

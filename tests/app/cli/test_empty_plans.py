@@ -12,6 +12,7 @@ NOTHING = "There is nothing to remove, and so nothing to run."
 PURGES = "POST /v1/stores/it/purges"
 TABLE = {"table": "sym_data", "rows": 1200, "rows_to_remove": 0, "lo": None, "hi": None}
 HELD = {"rid": 2, "rows": 9, "rows_to_remove": 0, "rows_held": 4, "held_by": ["agr_1"]}
+HELD_ROWS = {"code": "HELD_BY_FOREIGN_KEY", "table": "ticket", "count": 445, "detail": "they stay"}
 SYMMETRICDS: dict[str, Any] = {
     "kind": "OUTGOING",
     "cutoff": "2026-11-01T03:00:00Z",
@@ -64,6 +65,12 @@ def planned(service: Any, lethe: Any, words: tuple[str, ...], path: str, plan: d
             "purges",
             {"kind": "ROWS", "where": "status = 'done'", "tables": [TABLE], "rows_to_remove": 0},
             ["the rows that --where status = 'done' chooses", "sym_data=1,200"],
+        ),
+        (
+            ROWS,
+            "purges",
+            {"kind": "ROWS", "tables": [TABLE], "warnings": [HELD_ROWS]},
+            ["445 chosen rows that rows of other tables need: --child TABLE removes both"],
         ),
         (
             ERASURE,

@@ -180,3 +180,63 @@ def test_top_level_asks_what_was_meant(lethe, typed, meant) -> None:
     assert run.code == 64
     assert f"No such command '{typed}'. Did you mean '{meant}'" in run.err
     assert "Did you mean" not in lethe("zzzzqq").err
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "words", "advice"),
+    [
+        ("GET /v1/stores/x", "NOT_FOUND", "store show x", "host and port alone, without a path such as /v1"),
+        ("POST /v1/stores", "STORE_EXISTS", "store add x sqlite:////x", "lethe store list"),
+        ("POST /v1/stores/x/purges", "STORE_KIND_WRONG", "purge run x", "lethe store list"),
+        (
+            "GET /v1/stores/x/entries/ZA/aw",
+            "ENTRY_NOT_FOUND",
+            "entries get x d k",
+            "lethe entries list x",
+        ),
+    ],
+)
+def test_refusal_has_its_next_step(lethe, service, request_, code, words, advice) -> None:
+    """These four ended with `lethe explain` alone."""
+    path = request_.partition(" ")[2]
+    service.on(request_, (404, {"code": code, "detail": "no", "retryable": False, "instance": path}))
+    run = lethe(*words.split())
+    assert run.code == 1
+    [line] = [each for each in run.err.splitlines() if advice in each]
+    if "lethe" in advice:
+        assert line == f"  Which there are: {advice}"
+        understood(shlex.split(advice)[1:])
+
+
+def test_what_the_detail_and_its_fault_both_say_is_said_once(lethe, service) -> None:
+    kinds = "Input should be 'JE' or 'SQL'"
+    faults = [{"pointer": "/kind", "detail": kinds}]
+    refusal = {"code": "KIND_NOT_SUPPORTED", "detail": f"kind: {kinds}", "retryable": False, "errors": faults}
+    service.on("POST /v1/stores", (422, refusal))
+    run = lethe("store", "add", "x", "sqlite:////x", "--kind", "nosql")
+    assert f"lethe: KIND_NOT_SUPPORTED: /kind (--kind): {kinds}\n" in run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "request_", "field"),
+    [
+        ("store add x sqlite:////x --kind sql", "POST /v1/stores", "kind"),
+        ("window add allow --cron x --duration PT8H", "POST /v1/windows", "kind"),
+        ("schedule add purge --store x --cron x --body {}", "POST /v1/schedules", "verb"),
+    ],
+)
+def test_kinds_are_taken_in_small_letters_as_those_of_purges_are(
+    lethe, service, words, request_, field
+) -> None:
+    service.on(request_, (422, {"code": "INVALID_REQUEST", "detail": "no", "retryable": False}))
+    lethe(*shlex.split(words))
+    [body] = service.bodies(request_)
+    assert body[field] in ("SQL", "ALLOW", "PURGE")
+
+
+def test_option_before_its_command_is_shown_where_it_belongs(lethe) -> None:
+    run = lethe("--json", "store", "list")
+    assert run.code == 64
+    assert "Options stand behind the command, as in `lethe store list --json`. See: lethe --help" in run.err
+    assert "stand behind" not in lethe("store", "list", "--jsn").err
+    understood(["store", "list", "--json"])
