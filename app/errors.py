@@ -29,6 +29,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from app.kit.texts.help import help_of
+from app.kit.values import STORE_ID
 
 PROBLEM_JSON = "application/problem+json"
 TYPE_PREFIX = "urn:lethe:problem:"
@@ -270,6 +271,8 @@ def faults_of(found: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def _fault_detail(item: Mapping[str, Any]) -> str:
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] == STORE_ID:
+        return "small letters, digits and hyphens, a letter first; 63 at most"
     if item["type"] == "time_delta_parsing":  # pydantic's words are of its parser
         return "not a duration of ISO 8601, such as P90D, PT8H or PT30M"
     return str(item["msg"]).removeprefix("Value error, ")

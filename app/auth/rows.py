@@ -12,9 +12,9 @@ from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.db import JSON_TYPE, UtcDateTime
 from app.kit.ids import new_id
-from app.kit.values import Instant
+from app.kit.values import STORE_ID, Instant
 
-StoreName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+StoreName = Annotated[str, StringConstraints(pattern=STORE_ID)]
 TokenName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 

@@ -123,7 +123,8 @@ def _usage(error: typer.TyperException, out: Output) -> int:
     advice = f"See: {context.command_path} --help" if context is not None else "See: lethe --help"
     if context is not None and context.parent is None and type(error).__name__ == "NoSuchOption":
         advice = f"Options stand behind the command, as in `lethe store list --json`. {advice}"
-    return out.complain(Complaint("USAGE", error.format_message(), ExitCode.USAGE, advice))
+    detail = error.format_message().replace(": Value error, ", ": ", 1)  # pydantic's words
+    return out.complain(Complaint("USAGE", detail, ExitCode.USAGE, advice))
 
 
 def _bug(out: Output) -> int:

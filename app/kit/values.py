@@ -8,7 +8,7 @@ that.
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, StringConstraints
 
@@ -35,5 +35,6 @@ def _in_utc(value: datetime) -> datetime:
     return moved
 
 
+STORE_ID: Final = r"^[a-z][a-z0-9-]{0,62}$"
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 Instant = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_in_utc)]

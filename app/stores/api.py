@@ -20,7 +20,7 @@ from app.kit.http.at_once import at_once
 from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.kit.values import Text
+from app.kit.values import STORE_ID, Text
 from app.parameters.service import parameters_by_need, scopes_of_change
 from app.stores.choosing import choice_of, choice_of_patch
 from app.stores.errors import StoreChanged
@@ -55,7 +55,7 @@ from app.stores.service import (
 )
 
 router = new_router(tags=["stores"])
-StoreId = Annotated[str, Path(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+StoreId = Annotated[str, Path(pattern=STORE_ID)]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.STORES_WRITE))]
 OF_ADMIN = Condition(

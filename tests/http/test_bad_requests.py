@@ -50,6 +50,13 @@ def test_duration_that_is_none_is_shown_one(post_raw: Raw, duration: str) -> Non
     }
 
 
+def test_id_of_a_store_that_is_none_is_said_in_words(post_raw: Raw) -> None:
+    """It was the pattern, which says little to who runs databases."""
+    refused = problem(post_raw(json.dumps(STORE | {"id": "Shop_X"})), 422, "INVALID_REQUEST")
+    words = "small letters, digits and hyphens, a letter first; 63 at most"
+    assert {"pointer": "/id", "detail": words} in refused["errors"]
+
+
 def test_declared_huge_body_is_refused(post_raw: Raw) -> None:
     problem(post_raw(b" " * (BODY_MAX_BYTES + 1)), 413, "BODY_TOO_LARGE")
 

@@ -117,7 +117,7 @@ def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
         request = f"The service's log has it under request id {error.request_id}."
         return (ExitCode.BUG if error.status == 500 else ExitCode.FAILED), request
     if error.code == "NOT_FOUND":
-        return ExitCode.FAILED, "Check --url or LETHE_URL: host and port alone, without a path such as /v1."
+        return ExitCode.FAILED, "Check --url or LETHE_URL: it is given without /v1. Or the service is older."
     if listed := where_listed(error):
         return ExitCode.FAILED, listed
     if other := error.document.get("job_id"):

@@ -185,7 +185,7 @@ def test_top_level_asks_what_was_meant(lethe, typed, meant) -> None:
 @pytest.mark.parametrize(
     ("request_", "code", "words", "advice"),
     [
-        ("GET /v1/stores/x", "NOT_FOUND", "store show x", "host and port alone, without a path such as /v1"),
+        ("GET /v1/stores/x", "NOT_FOUND", "store show x", "it is given without /v1"),
         ("POST /v1/stores", "STORE_EXISTS", "store add x sqlite:////x", "lethe store list"),
         ("POST /v1/stores/x/purges", "STORE_KIND_WRONG", "purge run x", "lethe store list"),
         (
@@ -232,6 +232,12 @@ def test_kinds_are_taken_in_small_letters_as_those_of_purges_are(
     lethe(*shlex.split(words))
     [body] = service.bodies(request_)
     assert body[field] in ("SQL", "ALLOW", "PURGE")
+
+
+def test_fault_of_an_option_is_said_without_the_name_of_its_class(lethe) -> None:
+    run = lethe("purge", "plan", "shop", "--kind", "outgoin")
+    assert run.code == 64
+    assert "Invalid value for '--kind': 'outgoin' is not one of 'outgoing'" in run.err
 
 
 def test_option_before_its_command_is_shown_where_it_belongs(lethe) -> None:
