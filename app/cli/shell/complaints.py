@@ -22,7 +22,7 @@ from lethe_client import (
 from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.field_options import Shown, fault_text
 from app.cli.shell.hints import command
-from app.cli.shell.missing import where_listed, which
+from app.cli.shell.missing import shown_by, where_listed, which
 
 CODE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 HERE: Final = re.compile(r"localhost|127(?:\.[0-9]+){3}|::1")
@@ -120,6 +120,4 @@ def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
         return ExitCode.FAILED, "Check --url or LETHE_URL: it is given without /v1. Or the service is older."
     if listed := where_listed(error):
         return ExitCode.FAILED, listed
-    if other := error.document.get("job_id"):
-        return ExitCode.FAILED, f"See: lethe job show {other}"
-    return ExitCode.FAILED, ""
+    return ExitCode.FAILED, shown_by(error)

@@ -50,6 +50,13 @@ def where_listed(error: ProblemError) -> str:
     return ""
 
 
+def shown_by(error: ProblemError) -> str:
+    """The command that shows the job that stands in the way, or that cannot become what was asked."""
+    illegal = error.code == "ILLEGAL_TRANSITION"
+    job = error.document.get("job_id") or (_asked(error, "jobs") if illegal else "")
+    return f"See: {command('job', 'show', job)}" if job else ""
+
+
 def _asked(error: ProblemError, collection: str) -> str:
     """The id in the path that was asked for, where it is one of the collection."""
     found = PATH.fullmatch(str(error.document.get("instance") or ""))

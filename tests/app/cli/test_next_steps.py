@@ -246,3 +246,12 @@ def test_option_before_its_command_is_shown_where_it_belongs(lethe) -> None:
     assert "Options stand behind the command, as in `lethe store list --json`. See: lethe --help" in run.err
     assert "stand behind" not in lethe("store", "list", "--jsn").err
     understood(["store", "list", "--json"])
+
+
+def test_job_that_cannot_be_ended_any_more_is_shown(lethe, service) -> None:
+    """Who aborts a purge that has just ended wants to know what it removed."""
+    detail = "a job that is SUCCEEDED cannot become ABORTED"
+    problem = {"code": "ILLEGAL_TRANSITION", "detail": detail, "retryable": False}
+    service.on("POST /v1/jobs/job_1:abort", (409, problem | {"instance": "/v1/jobs/job_1:abort"}))
+    run = lethe("job", "abort", "job_1")
+    assert f"{detail}\n  See: lethe job show job_1\n" in run.err
