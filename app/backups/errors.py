@@ -25,7 +25,7 @@ class BackupSessionEnded(Conflict):
 
 
 class LogFilesVanished(Conflict):
-    """Files that were named went away before they could be promised."""
+    """Files went away before they could be promised: named ones, or of a log that has moved on since."""
 
 
 class TooManyFiles(Conflict):

@@ -51,28 +51,30 @@ def look(directory: Path, numbers: Iterable[int]) -> dict[int, Seen]:
 def growing_file(environment: Environment, numbers: Sequence[int]) -> int | None:
     """The file that a running engine appends to: the last of the log, while somebody has it open to write.
 
-    A round of Lethe holds the same byte of je.lck; it also holds the byte of the file that it works on, and
-    an engine cannot be there at the same time.
+    A round of Lethe in CLOSED mode holds the same byte of je.lck, by its descriptor as no engine does; it
+    also holds the byte of the file that it works on. A round in LIVE mode is no sign that no engine is there.
 
     Args:
         numbers: all files of the log, ascending.
     """
-    if not numbers or not _writer_is_there(environment.directory):
+    writer = _writer(environment.directory)
+    if not numbers or writer is None:
         return None
-    return None if _round_is_at_work(environment.directory, numbers) else numbers[-1]
+    is_engine = writer.pid != ofd_lock.OF_A_DESCRIPTOR
+    return numbers[-1] if is_engine or not _round_is_at_work(environment.directory, numbers) else None
 
 
-def _writer_is_there(directory: Path) -> bool:
+def _writer(directory: Path) -> ofd_lock.Holder | None:
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:  # no lock file, no engine; one that cannot be read tells nothing
-        return False
+        return None
     try:
         with control_faults():
             holder = ofd_lock.posix_holder(fd, WRITER_BYTE)
     finally:
         os.close(fd)
-    return holder is not None and holder.kind == "WRITE"
+    return holder if holder is not None and holder.kind == "WRITE" else None
 
 
 def _round_is_at_work(directory: Path, numbers: Sequence[int]) -> bool:

@@ -20,6 +20,7 @@ from app.kit.conditional import etag
 from app.protection.access import Place, wait_until_quiet
 from app.protection.control import log_files
 from app.protection.errors import (
+    EnvironmentUnusable,
     EraseAbortTimeout,
     ProtectionEnded,
     ProtectionExpired,
@@ -31,6 +32,7 @@ from app.protection.models import FILES_MAX
 from app.protection.queries import get_protection
 from app.protection.service import require_active
 from app.protection.waiting import Silence
+from spark.erase.errors import LogFileNotRegular
 
 
 class PreparationFailed(Unavailable):
@@ -104,14 +106,31 @@ class Preparation:
     def _look(self, numbers: list[int]) -> tuple[dict[int, Seen], int | None]:
         """The files as they are promised, and the one that grows.
 
-        Raises: LogFilesVanished.
+        Raises: EnvironmentUnusable: LOG_FILE_NOT_REGULAR; LogFilesVanished.
         """
         environment = self._place.environment
-        seen = look(environment.directory, numbers)
-        missing = [name_of(number) for number in numbers if number not in seen]
-        if missing and self._body.files is not None:
-            raise LogFilesVanished(f"gone meanwhile: {some_names(missing)}")
-        return seen, growing_file(environment, log_files(environment))
+        seen, there = look(environment.directory, numbers), log_files(environment)
+        missing = [number for number in numbers if number not in seen]
+        if missing:
+            self._judge_missing(missing, there, last=numbers[-1])
+        return seen, growing_file(environment, there)
+
+    def _judge_missing(self, missing: list[int], there: list[int], *, last: int) -> None:
+        """Let a file go that JE's cleaner has deleted, if what was live in it stands in the others.
+
+        It may stand in a file that has begun since: the session does not have that one. A link is a file to
+        JE, and none that can be promised.
+
+        Raises: EnvironmentUnusable, LogFilesVanished.
+        """
+        if links := sorted({*missing} & {*there}):
+            detail = f"no regular files: {some_names([name_of(number) for number in links])}"
+            raise EnvironmentUnusable(detail, code=LogFileNotRegular.code)
+        gone = f"gone meanwhile: {some_names([name_of(number) for number in missing])}"
+        if self._body.files is not None:
+            raise LogFilesVanished(gone)
+        if there[-1] > last:
+            raise LogFilesVanished(f"{gone}; what was live in them may stand in {name_of(there[-1])}")
 
     def _activate(
         self, db: Session, *, session_id: str, seen: dict[int, Seen], growing: int | None, silence: Silence

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,14 @@ from spark.targets.files.control_file import ControlFile
 from spark.targets.files.control_record import ControlRecord
 
 _numbers = itertools.count(1)
+
+HOLD_BYTE_0 = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 @dataclass(frozen=True)
@@ -98,3 +108,19 @@ def round_at_work(directory: Path, number: int) -> Iterator[ControlFile]:
     with ControlFile.open(directory, create=True) as writer:
         assert writer.try_lock_file(number, exclusive=True)
         yield writer
+
+
+@contextmanager
+def engine_at_work(directory: Path) -> Iterator[None]:
+    """A process that holds byte 0 of je.lck as JE does."""
+    engine = subprocess.Popen(
+        [sys.executable, "-c", HOLD_BYTE_0, str(directory / "je.lck")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert engine.stdout is not None
+        assert engine.stdout.readline() == b"held\n"
+        yield
+    finally:
+        engine.communicate()

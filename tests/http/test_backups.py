@@ -4,52 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.http.environments import EnvironmentStore, make_environment_store, round_at_work
+from tests.http.environments import (
+    EnvironmentStore,
+    engine_at_work,
+    make_environment_store,
+    round_at_work,
+)
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 
-HOLD_BYTE_0 = """
-import fcntl, os, sys
-fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
-fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)
-print("held", flush=True)
-sys.stdin.read()
-"""
-
 
 @pytest.fixture
 def env(http: httpx.Client, roots: Path) -> EnvironmentStore:
     return make_environment_store(http, roots)
-
-
-@contextmanager
-def engine_at_work(directory: Path) -> Iterator[None]:
-    """A process that holds byte 0 of je.lck as JE does."""
-    engine = subprocess.Popen(
-        [sys.executable, "-c", HOLD_BYTE_0, str(directory / "je.lck")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert engine.stdout is not None
-        assert engine.stdout.readline() == b"held\n"
-        yield
-    finally:
-        engine.communicate()
 
 
 def test_session_from_begin_to_end(env: EnvironmentStore) -> None:

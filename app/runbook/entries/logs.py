@@ -115,7 +115,10 @@ ENTRIES: Final = (
     ),
     Entry(
         "LOG_FILE_NOT_REGULAR",
-        (Seen.TARGET,),
+        (
+            Seen.HTTP,
+            Seen.TARGET,
+        ),
         "A log file is a link or no regular file; links are not followed.",
         "Put the file itself into the environment's directory.",
         Passes.NO,
@@ -153,8 +156,11 @@ ENTRIES: Final = (
     Entry(
         "LOG_FILES_VANISHED",
         (Seen.HTTP,),
-        "Files that were named went away before they could be promised to the backup.",
-        "List the files again, and ask again.",
+        (
+            "Files went away before they could be promised to the backup: files that were named, or files of "
+            "a log that went on in another one meanwhile."
+        ),
+        "Where files are named, list them again. Ask again, with a new Idempotency-Key.",
         Passes.MAYBE,
     ),
     Entry(

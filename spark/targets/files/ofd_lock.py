@@ -18,11 +18,12 @@ from spark.targets.files.control_errors import LockFailed
 _FLOCK: Final = struct.Struct("hhqqi4x")
 _TO_THE_END: Final = 0
 BYTE_MAX: Final = 2**62
+OF_A_DESCRIPTOR: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a byte; `pid` is -1 where the lock belongs to a descriptor, or to another PID namespace."""
+    """Who holds a byte; `pid` is OF_A_DESCRIPTOR where no process does, and 0 in another PID namespace."""
 
     kind: Literal["READ", "WRITE"]
     pid: int
