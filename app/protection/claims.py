@@ -12,6 +12,7 @@ from app.protection.control import (
     busy_files,
     control_faults,
     environment_of,
+    files_aside,
     log_files,
     sync,
     written_files,
@@ -73,7 +74,7 @@ def prove_no_writer(
         tell_ahead(database, store.id)
         raise
     environment = environment_of(store, settings)
-    left = log_files(environment)
+    left = [*log_files(environment), *files_aside(environment)]
     until_s = clock.boottime_s() + deadline_s
     pause_s = CONTROL_PAUSE_S
     while True:

@@ -43,7 +43,7 @@ from spark.targets.files import writing_lock
 from spark.targets.files.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.files.control_file import ControlFile
 from spark.targets.files.control_record import ControlRecord, ProtectedRange
-from spark.targets.files.log_place import log_path
+from spark.targets.files.log_place import log_folders, log_path
 from spark.targets.files.mode_bits import may
 
 CONTROL_WAIT_S = 2.0
@@ -92,6 +92,20 @@ def log_files(environment: Environment) -> list[int]:
         return [je_log.file_number(name) for name in file_names(environment.directory)]
     except LogRefused as error:
         raise EnvironmentUnusable(error.detail, code=error.code) from error
+
+
+def files_aside(environment: Environment) -> list[int]:
+    """The numbers of the files that were renamed to be deleted and are still there (`.del`).
+
+    Raises: EnvironmentUnusable.
+    """
+    try:
+        names = [name for folder in log_folders(environment.directory) for name in os.listdir(folder)]
+    except OSError as error:
+        raise EnvironmentUnusable(f"its files cannot be listed: {error.strerror}") from error
+    logs = [f"{name.removesuffix('.del')}.jdb" for name in names if name.endswith(".del")]
+    numbers = [je_log.file_number(name) for name in logs if je_log.FILE_NAME.fullmatch(name)]
+    return [number for number in numbers if number <= je_log.FILE_NUMBER_MAX]
 
 
 @contextmanager
