@@ -102,7 +102,8 @@ def files_aside(environment: Environment) -> list[int]:
     try:
         names = [name for folder in log_folders(environment.directory) for name in os.listdir(folder)]
     except OSError as error:
-        raise EnvironmentUnusable(f"its files cannot be listed: {error.strerror}") from error
+        detail = f"its files cannot be listed: {error.strerror}"
+        raise EnvironmentUnusable(detail, code="ENVIRONMENT_UNREADABLE") from error
     logs = [f"{name.removesuffix('.del')}.jdb" for name in names if name.endswith(".del")]
     numbers = [je_log.file_number(name) for name in logs if je_log.FILE_NAME.fullmatch(name)]
     return [number for number in numbers if number <= je_log.FILE_NUMBER_MAX]
