@@ -40,7 +40,12 @@ def why_left_over(file: ErasureFile, state: CycleState, held: Mapping[int, Prote
         causes.append([str(Cause.PROTECTED), detail])
     if file.refusal is not None:
         causes.append([str(file.refusal["code"]), str(file.refusal["detail"])])
-    if file.state == FileState.IN_WORK:
+    if file.state == FileState.IN_WORK and file.sha256_expected is None:  # begun without a hash: a deletion
+        detail = (
+            f"the cycle ended {state.value} when its deletion had begun: where it is {file.number:08x}.del"
+        )
+        causes.append([IN_WORK, f"{detail} by now, all of its bytes are there; delete that by hand"])
+    elif file.state == FileState.IN_WORK:
         done = f"{file.rows_done} of {file.entry_count} planned entries were overwritten"
         causes.append([IN_WORK, f"the cycle ended {state.value} when {done}; the next cycle finishes it"])
     elif not causes:

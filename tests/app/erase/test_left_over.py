@@ -76,6 +76,32 @@ def test_aborted_cycle_says_of_each_file_that_it_was_not_reached(erasers: Eraser
     assert all(set(causes(erasers, number)) & {"NOT_REACHED", "IN_WORK"} for number in left)
 
 
+def test_deletion_that_was_cut_off_is_not_called_one_that_the_next_cycle_finishes(
+    erasers: Erasers, log: FakeLog
+) -> None:
+    """The service died between renaming a reserved file and unlinking it, and the cycle was aborted: it said
+    that no entry was overwritten and that the next cycle finishes the file, which none ever looks at.
+    """
+    log.add(0, rounds=1, reserved=True)
+    log.lost = ["delete_reserved"] * 3
+    erasers.change_store(delete_reserved_files=True)
+    cycle_id = erasers.begin(**LONG)
+    erasers.attempt()
+    erasers.abort()
+    erasers.run()
+    erasers.tick()
+    assert erasers.cycle().state == "ABORTED"
+    [[cause, detail]] = erasers.file(0).causes
+    assert cause == "IN_WORK"
+    assert "00000000.del" in detail
+    assert "next cycle" not in detail
+    row = issue_certificate(
+        erasers.database, erasers.settings, cycle_id, instance_id="i", now=erasers.clock.now()
+    )
+    said = verify_certificate(document_of(row)).certificate
+    assert said["files"][0]["not_erased_because"] == [{"cause": cause, "detail": detail}]
+
+
 def test_cycle_without_an_end_says_none(erasers: Erasers, log: FakeLog) -> None:
     erasers.begin()
     erasers.run()
