@@ -144,11 +144,10 @@ class _Edit:
         self.is_ahead = False
 
     def __call__(self, record: ControlRecord) -> ControlRecord:
-        if self._epoch is not None and record.epoch > self._epoch:
-            raise EpochAhead(record.epoch, ours=self._epoch, store=self._store_id)
         ids = list(dict.fromkeys(held.id for held in record.ranges))
         with self._database.reading() as db:
             claim = db.get(EnvironmentClaim, self._store_id)
+            self._refuse_ahead(record, claim)
             # Read after the record: a job of ours that claims it at this moment has its token from before.
             self.is_ahead = self._epoch is None and record.epoch > current_epoch(db)
             epoch = max(claim.epoch if claim else 0, self._epoch or 0)
@@ -163,6 +162,13 @@ class _Edit:
         self.foreign = [held_id for held_id in ids if held_id not in states]
         stop = record.stop + 1 if self._raise_stop else record.stop
         return replace(record.claimed(epoch), stop=stop, ranges=tuple(dict.fromkeys([*own, *others])))
+
+    def _refuse_ahead(self, record: ControlRecord, claim: EnvironmentClaim | None) -> None:
+        """Two metadata may give the same epoch: it is ours if we have noted the claim of it."""
+        if self._epoch is None or record.epoch < self._epoch:
+            return
+        if record.epoch > self._epoch or claim is None or claim.epoch != record.epoch:
+            raise EpochAhead(record.epoch, ours=self._epoch, store=self._store_id)
 
 
 def _active_rows(db: Session, store_id: str) -> Sequence[Protection]:

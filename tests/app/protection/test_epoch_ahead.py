@@ -13,7 +13,7 @@ from app.jobs.running.claims import raise_epoch
 from app.outbox.facts import Fact
 from app.protection.control import Environment, sync
 from app.protection.errors import EpochAhead
-from app.protection.service import prove_no_writer
+from app.protection.service import claim_environment, prove_no_writer
 from app.settings import Settings
 from app.stores.rows import Store
 from spark.targets.files.control_file import ControlFile
@@ -116,3 +116,15 @@ def test_metadata_that_goes_just_then_fails_no_protection(
     assert told(sqlite_database) == []
     sync(sqlite_database, environment, clock=clock)
     assert told(sqlite_database) == [store.id]
+
+
+def test_epoch_that_another_metadata_has_given_too_is_not_ours(
+    database: Database, store: Store, environment: Environment, settings: Settings, clock: FakeClock
+) -> None:
+    # Two Lethes, each new, had one directory: the first job of each had token 1, and no writer of either
+    # was stopped by the other.
+    claimed_by_others(environment.directory, 1)
+    with pytest.raises(EpochAhead):
+        claim_environment(database, settings, store, epoch=1, clock=clock)
+    claim_environment(database, settings, store, epoch=2, clock=clock)
+    claim_environment(database, settings, store, epoch=2, clock=clock)
