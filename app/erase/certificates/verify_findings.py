@@ -63,6 +63,8 @@ def compare(answer: VerifyAnswer, claims: Claims, later: Mapping[int, Sequence[L
         if each.extinct_in_use:
             detail = f"slots lead to {each.extinct_in_use} erased entries of extinct records, as was planned"
             found.explain("EXTINCT_IN_USE", file_name(each.number), detail)
+    for number, count in sorted(answer.missing_in.items()):
+        _missing(found, number, count, claims.files.get(number))
     for number, claim in sorted(claims.files.items()):
         file = there.get(number)
         if file is None:
@@ -83,6 +85,19 @@ def _places(found: Findings, code: str, lsns: Sequence[int], count: int, detail:
     for lsn in lsns:
         found.fault(code, file_name(lsn_file(lsn)), lsn_offset(lsn), detail)
     found.fault_count += count - len(lsns)
+
+
+def _missing(found: Findings, number: int, count: int, claim: Claim | None) -> None:
+    """Slots may name what is not there: JE leaves them their expired records when it cleans a file. Nothing
+    may name what was in a file that we have deleted.
+    """
+    name = file_name(number)
+    if claim is not None and claim.state is FileState.DELETED:
+        detail = f"slots name {count} entries of it, and the cycle has deleted it"
+        found.fault("ERASED_ENTRY_IN_USE", name, None, detail, count=count)
+    else:
+        detail = f"slots name {count} entries of it: records that expired before JE cleaned it, or are lost"
+        found.explain("RECORDS_MISSING", name, detail)
 
 
 def _gone(found: Findings, claim: Claim) -> None:

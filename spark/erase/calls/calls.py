@@ -356,7 +356,8 @@ class VerifyAnswer:
     Attributes:
         reached: LSNs of erased entries that a live slot, or the tail of the log, leads to.
         unerased: LSNs of planned entries that are not erased.
-        missing_count: LSNs that slots name and the log has not: expired records whose file was cleaned.
+        missing_count: LSNs that slots name and the log has not: expired records whose file was cleaned, or
+            records of a file that was lost; `missing_in`: how many in each file.
         moved: the log was written meanwhile; what was read is a beginning of it.
     """
 
@@ -368,6 +369,7 @@ class VerifyAnswer:
     unerased: tuple[int, ...] = ()
     unerased_count: int = 0
     missing_count: int = 0
+    missing_in: Mapping[int, int] = field(default_factory=dict)
     moved: bool = False
     costs: Costs = field(default_factory=Costs)
     refusal: Refusal | None = None

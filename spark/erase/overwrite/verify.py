@@ -17,7 +17,7 @@ from spark.erase import entry_tables
 from spark.erase.calls.calls import Costs, Refusal, RefusalCode, VerifyAnswer, VerifyCall
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.native.types import Table
-from spark.erase.plan.overview import Overview, offsets_in, overlook
+from spark.erase.plan.overview import Overview, count_by_file, offsets_in, overlook
 from spark.erase.plan.plan import gather_facts
 from spark.erase.plan.spread import Argument, Result, Spread, survey_packed
 from spark.erase.plan.survey import FileTask, among, find_tasks, pack_rising, unpack, unpack_rising
@@ -158,7 +158,7 @@ def _verify_still(call: VerifyCall, spread: Spread) -> VerifyAnswer:
         found.append(each)
     with opened(Path(call.directory), [file_name(task.number) for task in tasks]) as files:
         still = [replace(file, identity=task.identity) for file, task in zip(files, tasks, strict=True)]
-        answer = _answer(overview.checkpoint, found, still, missing_count=overview.missing_count)
+        answer = _answer(overview.checkpoint, found, still, missing_in=overview.missing_in)
         for file in still:
             file.look_again()
     costs = Costs(reads=overview.reads[0], read_bytes=overview.reads[1])
@@ -188,8 +188,8 @@ def _verify_moving(call: VerifyCall) -> VerifyAnswer:
             task = _FileTask.of(here, b"", asked.get(columns.number))
             reached = offsets_in(facts.reached.lsns, columns.number)
             found.append(_look(columns, file, reached, task, terms))
-        missing = len(missing_targets(facts.reached, facts.entries))
-        answer = _answer(checkpoint, found, log.open_files, missing_count=missing)
+        missing = count_by_file(missing_targets(facts.reached, facts.entries))
+        answer = _answer(checkpoint, found, log.open_files, missing_in=missing)
         for file in log.open_files:
             file.look_again()
     costs = Costs(reads=log.reads.count, read_bytes=log.reads.byte_count)
@@ -261,7 +261,11 @@ def _hash(file: LogFile, size: int) -> tuple[str, Costs]:
 
 
 def _answer(
-    checkpoint: Checkpoint, found: Sequence[_Found], files: Sequence[LogFile], *, missing_count: int
+    checkpoint: Checkpoint,
+    found: Sequence[_Found],
+    files: Sequence[LogFile],
+    *,
+    missing_in: Mapping[int, int],
 ) -> VerifyAnswer:
     by_number = {file.number: file for file in files}
     reached = [lsn_of(each.file.number, int(offset)) for each in found for offset in each.reached]
@@ -277,7 +281,8 @@ def _answer(
         reached_count=len(reached),
         unerased=tuple(unerased[:PLACES_MAX]),
         unerased_count=len(unerased),
-        missing_count=missing_count,
+        missing_count=sum(missing_in.values()),
+        missing_in=missing_in,
         costs=sum((each.costs for each in found), Costs()),
     )
 

@@ -72,7 +72,7 @@ class Overview:
 
     Attributes:
         spread: all ends of transactions that cannot be judged within one file.
-        missing_count: LSNs that slots name in files that the log has not.
+        missing_count: LSNs that slots name in files that the log has not; `missing_in`: how many in each.
         newest: files that hold what is newest in databases of JE's own, see `barren`.
         torn_at: of the last file.
         names: of the databases that extinctions may name; log_extinctions: those that the log itself has.
@@ -83,6 +83,7 @@ class Overview:
     spread: TransactionEnds
     parts: tuple[FilePart, ...]
     missing_count: int
+    missing_in: Mapping[int, int]
     newest: frozenset[int]
     ln_count: int
     key_bytes: int
@@ -133,7 +134,7 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
     names = settled_names(log, ended, first_active=first_active)
     listed = _listed(surveys, first_active)
     numbers = [each.task.number for each in surveys]
-    there = np.isin(reached >> 32, np.array(numbers, dtype=np.int64))
+    missing = reached[~np.isin(reached >> 32, np.array(numbers, dtype=np.int64)) & (reached != NULL_LSN)]
     parts, row = [], 0
     for survey in surveys:
         end = row + survey.columns.nodes.num_rows
@@ -152,7 +153,8 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
         databases=databases,
         spread=find_spread(surveys),
         parts=tuple(parts),
-        missing_count=int((~there & (reached != NULL_LSN)).sum()),
+        missing_count=len(missing),
+        missing_in=count_by_file(missing),
         newest=_files_of_newest(surveys, databases),
         ln_count=sum(each.ln_count for each in surveys),
         key_bytes=sum(each.key_bytes for each in surveys),
@@ -163,6 +165,12 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
             log, names, ended, first_active=first_active, secondary=databases.dups
         ),
     )
+
+
+def count_by_file(lsns: Table) -> dict[int, int]:
+    """Return how many LSNs lie in each file."""
+    numbers, counts = np.unique(lsns >> 32, return_counts=True)
+    return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
 def _ended(log: Log, surveys: Sequence[Survey]) -> Ended:

@@ -53,6 +53,25 @@ def test_what_differs_is_a_fault_or_has_an_explanation(ledger: Ledger) -> None:
     assert (found.fault_count, found.as_proved) == (4, 1)
 
 
+def test_records_of_a_file_that_is_not_there_are_told_and_never_ours_to_delete(ledger: Ledger) -> None:
+    """A log whose file was taken away with 132 live records was called verified: the file was GONE, "as JE's
+    cleaner does", and nothing else was said.
+    """
+    files = [proved(0), file(1, FileState.DELETED), proved(2)]
+    cycle = ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, *files)
+    answer = VerifyAnswer(files=(read(2, AFTER),), missing_count=135, missing_in={0: 132, 1: 3})
+    with ledger.database.reading() as db:
+        found = compare(answer, claims_of(db, STORE, cycle), {})
+    assert [(each["code"], each["file"]) for each in found.explained] == [
+        ("RECORDS_MISSING", "00000000.jdb"),
+        ("GONE", "00000000.jdb"),
+        ("GONE", "00000001.jdb"),
+    ]
+    assert "132" in found.explained[0]["detail"]
+    [fault] = found.faults
+    assert (fault["code"], fault["file"], found.fault_count) == ("ERASED_ENTRY_IN_USE", "00000001.jdb", 3)
+
+
 def test_later_cycle_that_only_its_certificate_knows_explains_too(ledger: Ledger) -> None:
     cycle = ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, proved(1))
     later = ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, proved(1, sha256_after="c" * 64))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.calls import Costs, RefusalCode, VerifyAnswer, VerifyCall
 from spark.erase.calls.request import PlanRequest
 from spark.erase.hands.child import ChildHands
@@ -46,6 +47,22 @@ def told(directory: Path) -> tuple[FileToVerify, ...]:
     claim(directory)
     answer = erase(directory)
     return tuple(FileToVerify(file.number, file.identity.size, True, file.entries) for file in answer.files)
+
+
+def test_records_of_a_file_that_was_taken_away_are_counted_with_its_number(tmp_path: Path) -> None:
+    environment = Environment(tmp_path, file_bytes_max=20_000, created_ms=1_795_163_000_000)
+    environment.create("users")
+    for key in range(400):
+        environment.put(None, "users", b"key%04d" % key, bytes(100))
+    environment.checkpoint()
+    environment.checkpoint()
+    environment.log.close()
+    assert (verified(tmp_path).missing_count, verified(tmp_path).missing_in) == (0, {})
+    (tmp_path / file_name(0)).unlink()
+    found = verified(tmp_path)
+    assert found.refusal is None
+    assert found.missing_in == {0: found.missing_count}
+    assert found.missing_count > 100
 
 
 def sha256(path: Path) -> str:

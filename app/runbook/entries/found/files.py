@@ -195,6 +195,16 @@ ENTRIES: Final = (
         Passes.YES,
     ),
     Entry(
+        "RECORDS_MISSING",
+        (Seen.FINDING,),
+        "Slots lead to entries of a file that is not in the log: expired records, or records that are lost.",
+        (
+            "Nothing to do where records expire (TTL): JE's cleaner leaves the expired ones behind. Where "
+            "none do, the file was lost: restore it from a backup, and let JE's DbVerify tell what is left."
+        ),
+        Passes.NO,
+    ),
+    Entry(
         "GONE",
         (Seen.FINDING,),
         "A file of the certificate has been deleted since.",
