@@ -44,7 +44,7 @@ def why_left_over(file: ErasureFile, state: CycleState, held: Mapping[int, Prote
         detail = (
             f"the cycle ended {state.value} when its deletion had begun: where it is {file.number:08x}.del"
         )
-        causes.append([IN_WORK, f"{detail} by now, all of its bytes are there; delete that by hand"])
+        causes.append([IN_WORK, f"{detail} by now, all of its bytes are there, and no cycle looks at them"])
     elif file.state == FileState.IN_WORK:
         done = f"{file.rows_done} of {file.entry_count} planned entries were overwritten"
         causes.append([IN_WORK, f"the cycle ended {state.value} when {done}; the next cycle finishes it"])

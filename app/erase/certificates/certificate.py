@@ -62,10 +62,9 @@ def issue_certificate(
             return known
         content, path = _content(db, cycle_id, now=now)
         store = db.get(Store, content["store"])
-    devices = frozenset(file["identity"]["device"] for file in content["files"] if file["identity"])
-    seen = look_at_environment(store, path, devices, settings, now=now)
+    seen = look_at_environment(store, path, content["files"], settings, now=now)
     content["environment"] = dict(seen.shown)
-    content["stays_readable"] = residue(content, seen.other_files)
+    content["stays_readable"] = residue(content, seen.other_files, seen.replaced)
     signer = signer_of(settings.data_dir)
     document = json.dumps(signer.envelope(content), sort_keys=True, ensure_ascii=False).encode()
     row = {

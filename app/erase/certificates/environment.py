@@ -16,7 +16,7 @@ from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
 from app.stores.rows import Store
 from app.stores.targets import environment_directory
-from spark.targets.files.log_place import log_folders, medium_of_log
+from spark.targets.files.log_place import log_folders, log_paths, medium_of_log
 
 OTHER_FILES_MAX: Final = 200
 OTHER_SUFFIXES: Final = (".csv", ".info", ".del", ".bad", ".lck", ".properties")
@@ -24,22 +24,34 @@ OTHER_SUFFIXES: Final = (".csv", ".info", ".del", ".bad", ".lck", ".properties")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a certificate shows of the directory, and the files beside the log that it found there."""
+    """What a certificate shows of the directory, and what it found there.
+
+    Attributes:
+        other_files: beside the log.
+        replaced: log files that are others than those that were proved: the log was restored since.
+    """
 
     shown: Mapping[str, Any]
     other_files: Sequence[str] = ()
+    replaced: Sequence[str] = ()
 
 
 def look_at_environment(
-    store: Store | None, path: str | None, devices: frozenset[int], settings: Settings, *, now: datetime
+    store: Store | None,
+    path: str | None,
+    files: Sequence[Mapping[str, Any]],
+    settings: Settings,
+    *,
+    now: datetime,
 ) -> Seen:
     """Look at the directory of a cycle, if it is to be seen from here.
 
     Args:
         store: as it is now; None: it has been removed.
         path: that the cycle was begun for.
-        devices: that the cycle's files were on.
+        files: of the cycle, as its certificate shows them.
     """
+    devices = {file["identity"]["device"] for file in files if file["identity"]}
     shown: dict[str, Any] = {"path": path, "looked_at": instant_text(now), "medium": None}
     if path is None or store is None or store.path != path:
         why = "the store has been removed" if store is None else "the store names another directory by now"
@@ -49,7 +61,7 @@ def look_at_environment(
         status = directory.stat()
         found = {folder.stat().st_dev for folder in log_folders(directory)}
         medium = medium_of_log(directory)
-        others = _other_files(directory)
+        others, replaced = _other_files(directory), _replaced(directory, files)
     except StoreUrlRefused as error:
         return Seen(shown | {"unreadable": error.detail})
     except OSError as error:
@@ -65,7 +77,23 @@ def look_at_environment(
             "notes": list(medium.notes),
         },
     }
-    return Seen(shown, others)
+    return Seen(shown, others, replaced)
+
+
+def _replaced(directory: Path, files: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that were proved and are another file by now; one that is gone was JE's to clean."""
+    proved = [file for file in files if file["proved"] and file["identity"]]
+    paths = log_paths(directory, [file["name"] for file in proved])
+    return [file["name"] for file, path in zip(proved, paths, strict=True) if _is_another(path, file)]
+
+
+def _is_another(path: Path, file: Mapping[str, Any]) -> bool:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    known = file["identity"]
+    return (status.st_ino, status.st_size) != (int(known["inode"]), known["size"])
 
 
 def _other_files(directory: Path) -> list[str]:

@@ -25,14 +25,20 @@ OF_EXTINCT = (
 )
 
 
-def residue(content: Mapping[str, Any], others: Sequence[str]) -> list[dict[str, Any]]:
+def residue(
+    content: Mapping[str, Any], others: Sequence[str], replaced: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """List what stays, each with the figures that are known.
 
     Args:
         content: the certificate so far.
         others: names of files beside the log.
+        replaced: names of log files that are others by now than those that were proved.
     """
     found: list[dict[str, Any]] = []
+    if replaced:
+        text = "Files that are others by now than those that were proved: the log was restored meanwhile."
+        found.append({"code": "FILE_REPLACED", "what": text, "files": list(replaced)})
     for cause, text in (
         ("RECOVERY_INTERVAL", "Everything in the files from the checkpoint's first active entry on."),
         ("TAIL_OF_LOG", "Everything in the last file, which is being written."),

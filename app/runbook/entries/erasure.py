@@ -175,7 +175,10 @@ ENTRIES: Final = (
     Entry(
         "FILE_REPLACED",
         (Seen.TARGET,),
-        "The name leads to another file than was planned.",
+        (
+            "The name leads to another file than was planned; of a certificate: than was proved, so what was "
+            "erased may be readable there."
+        ),
         "Find out who replaced it (a restore, a copy), then begin another cycle.",
         Passes.NO,
     ),

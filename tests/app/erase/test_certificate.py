@@ -185,6 +185,29 @@ def test_files_beside_the_log_are_named_whatever_their_names_are(ledger: Ledger,
     assert said["environment"]["inode"] == str(directory.stat().st_ino)
 
 
+def test_files_of_a_log_that_was_restored_are_not_those_that_were_proved(
+    ledger: Ledger, directory: Path
+) -> None:
+    """The log was restored from a backup before the cycle ended: its certificate said ERASED and proved of
+    files whose data was readable again, and nothing else.
+    """
+    files = []
+    for number in range(3):
+        path = directory / f"{number:08x}.jdb"
+        path.write_bytes(bytes(1000))
+        status = path.stat()
+        known = {"device": status.st_dev, "inode": status.st_ino, "size": 1000, "links": 1}
+        files.append(proved(number, identity=known | {"mtime_ns": 1}))
+    cycle = ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, *files)
+    (directory / "restored").write_bytes(bytes(1000))
+    (directory / "restored").rename(directory / "00000001.jdb")
+    (directory / "00000002.jdb").unlink()
+    said = ledger.said(cycle)
+    assert [each["files"] for each in said["stays_readable"] if each["code"] == "FILE_REPLACED"] == [
+        ["00000001.jdb"]
+    ]
+
+
 @pytest.mark.parametrize("how", ["gone", "other_path", "store_removed", "root", "device"])
 def test_directory_that_is_not_the_one_is_not_looked_at(ledger: Ledger, directory: Path, how: str) -> None:
     identity = {"device": directory.stat().st_dev, "inode": 1, "size": 1, "links": 1, "mtime_ns": 1}
