@@ -16,7 +16,7 @@ from app.auth.service import Caller
 from app.auth.token_cache import READING, TokenCache
 from app.clock import Clock
 from app.db import Database
-from app.errors import ScopeMissing, Unauthenticated
+from app.errors import MetadataBusy, MetadataUnavailable, ScopeMissing, Unauthenticated
 from app.kit.http.at_once import at_once
 from app.settings import Settings
 
@@ -105,6 +105,24 @@ async def _caller_of(request: Request, secret: str) -> Caller:
     if known is None:
         known = await run_in_threadpool(tokens.look_up, secret, now=now)
     return known
+
+
+async def is_still_good(request: Request, caller: Caller) -> bool:
+    """Whether the token of a request that is being answered may still be used; asked without a statement
+    where somebody has asked a moment ago.
+    """
+    if caller.expires_at is not None and caller.expires_at <= clock_of(request).now():
+        return False
+    if caller.is_of_provider:  # Lethe has no row of it
+        return True
+    credentials = await _BEARER(request)
+    try:
+        await authenticated(request, None if credentials is None else credentials.credentials)
+    except Unauthenticated:
+        return False
+    except (MetadataBusy, MetadataUnavailable):  # it is asked again
+        return True
+    return True
 
 
 @dataclass(frozen=True, slots=True)

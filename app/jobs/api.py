@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -16,6 +17,7 @@ from app.auth.access import (
     SettingsDep,
     clock_of,
     database_of,
+    is_still_good,
     requires,
     requires_unlimited,
     settings_of,
@@ -27,7 +29,6 @@ from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import InvalidHeader
 from app.jobs.again import retry
 from app.jobs.hidden import page_seen_by, require_sight, require_source, seen_by, visible_job
 from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, JobSummary, read_job
@@ -44,7 +45,7 @@ from app.jobs.queries import (
 from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import HELD, TERMINAL, JobState
-from app.jobs.streaming import stream_events, wait_for_change
+from app.jobs.streaming import resume_point, stream_events, wait_for_change
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current, shown
 from app.kit.http.at_once import at_once
@@ -323,14 +324,6 @@ def post_retry(
     return response
 
 
-def _resume_point(last_event_id: str | None) -> int:
-    if last_event_id is None or last_event_id == "":
-        return 0
-    if not (last_event_id.isascii() and last_event_id.isdigit()) or len(last_event_id) > 15:
-        raise InvalidHeader("Last-Event-ID is the id of an event of this job")
-    return int(last_event_id)
-
-
 @router.get(
     "/v1/jobs/{job_id}/events",
     response_model=Page[JobEventRead],
@@ -343,6 +336,7 @@ def _resume_point(last_event_id: str | None) -> int:
 )
 async def get_events(
     job_id: JobId,
+    request: Request,
     caller: Reader,
     database: DatabaseDep,
     settings: SettingsDep,
@@ -358,7 +352,12 @@ async def get_events(
     job, _ = await _read(database, job_id, caller)
     if CONTENT_TYPE in accept:
         frames = stream_events(
-            watch, database, job, after=_resume_point(last_event_id), keepalive_s=settings.sse_keepalive_s
+            watch,
+            database,
+            job,
+            after=resume_point(last_event_id),
+            keepalive_s=settings.sse_keepalive_s,
+            is_good=partial(is_still_good, request, caller),
         )
         return StreamingResponse(frames, media_type=CONTENT_TYPE, headers=HEADERS)
 

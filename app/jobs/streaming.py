@@ -1,16 +1,20 @@
 """A job's events as a stream, and the long poll on its state."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
+from app.errors import InvalidHeader
 from app.jobs.models import JobEventRead, JobRead
 from app.jobs.queries import read_events
 from app.jobs.states import TERMINAL
 from app.jobs.watch import JobChange, JobWatch, Waiter
 from app.kit.http.sse import KEEPALIVE, format_event
+
+DIGITS_MAX: Final = 15
 
 
 async def _next_change(waiter: Waiter, timeout_s: float) -> JobChange | None:
@@ -61,10 +65,29 @@ def _read(database: Database, job_id: str, after: int) -> list[JobEventRead]:
         return read_events(db, job_id, after=after)
 
 
+def resume_point(last_event_id: str | None) -> int:
+    """The sequence after which a stream goes on. Raises: InvalidHeader."""
+    if last_event_id is None or last_event_id == "":
+        return 0
+    if not (last_event_id.isascii() and last_event_id.isdigit()) or len(last_event_id) > DIGITS_MAX:
+        raise InvalidHeader("Last-Event-ID is the id of an event of this job")
+    return int(last_event_id)
+
+
 async def stream_events(
-    watch: JobWatch, database: Database, job: JobRead, *, after: int, keepalive_s: float
+    watch: JobWatch,
+    database: Database,
+    job: JobRead,
+    *,
+    after: int,
+    keepalive_s: float,
+    is_good: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[bytes]:
-    """Yield server-sent events after a sequence until the job's last; none twice, none left out."""
+    """Yield server-sent events after a sequence until the job's last; none twice, none left out.
+
+    Args:
+        is_good: whether the reader's token may still be used; the stream ends with it.
+    """
     last, behind, ended = after, True, False
     async with watch.waiting(job.id) as waiter:
         yield b"retry: 1000\n\n"
@@ -78,9 +101,11 @@ async def stream_events(
             try:
                 change = await _next_change(waiter, keepalive_s)
             except TimeoutError:
+                if not await is_good():
+                    return
                 yield KEEPALIVE
                 continue
-            if change is None:
+            if change is None or not await is_good():
                 return
             gap = bool(change.events) and change.events[0].seq > last + 1
             body, last = (b"", last) if gap else _frames(change.events, last)

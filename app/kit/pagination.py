@@ -4,8 +4,9 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
 from fastapi import Query
 from sqlalchemy.orm import InstrumentedAttribute, Mapped
@@ -17,6 +18,8 @@ from app.kit.model import Model
 
 PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
+INTEGER_MAX: Final = 2**63 - 1
+_TEXT: Final = re.compile(r"[^\0\ud800-\udfff]*")
 
 PageSize = Annotated[int, Query(ge=1, le=PAGE_SIZE_MAX, description="Rows of one page.")]
 PageToken = Annotated[str, Query(max_length=1024, description="`next_page_token` of the page before.")]
@@ -61,7 +64,16 @@ def decode_token(token: str, filters: Mapping[str, Any], *, types: Sequence[type
         raise InvalidPageToken("the page token belongs to other filters")
     if not isinstance(key, list) or [type(part) for part in key] != list(types):
         raise InvalidPageToken("the page token was not given for this list")
+    if not all(map(_is_askable, key)):
+        raise InvalidPageToken("the page token was not given by this service")
     return key
+
+
+def _is_askable(part: str | int) -> bool:
+    """Whether every database takes it as a parameter: anybody can write a token."""
+    if isinstance(part, int):
+        return -INTEGER_MAX <= part <= INTEGER_MAX
+    return _TEXT.fullmatch(part) is not None
 
 
 def make_page(

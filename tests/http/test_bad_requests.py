@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -195,6 +196,17 @@ def test_label_that_no_database_takes_is_refused(
 def test_nul_or_broken_text_in_a_query_is_no_bug(http: httpx.Client, path: str) -> None:
     answer = http.get(path)
     assert answer.status_code in (200, 400, 422), answer.text
+
+
+@pytest.mark.parametrize("key", ["a\0b", "\ud800"], ids=["nul", "lone-surrogate"])
+def test_page_token_that_somebody_has_changed_is_refused(http: httpx.Client, key: str) -> None:
+    for name in ("one", "two"):
+        assert http.post("/v1/tokens", json={"name": name, "role": "viewer"}).status_code == 201
+    given = http.get("/v1/tokens?page_size=1").json()["next_page_token"]
+    content = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
+    forged = base64.urlsafe_b64encode(json.dumps(content | {"k": [key]}).encode()).decode()
+    answer = http.get("/v1/tokens", params={"page_size": 1, "page_token": forged.rstrip("=")})
+    problem(answer, 400, "INVALID_PAGE_TOKEN")
 
 
 @pytest.mark.parametrize(

@@ -166,3 +166,24 @@ def test_stream_whose_reader_has_left_costs_nothing(
         next(stream(http, job_id))
     _abort(http, job_id)
     assert service.thread_count() <= before + 24
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_token_that_ends_ends_its_stream_of_a_job(
+    http: httpx.Client, service: ServiceProcess, shop: Shop, how: str
+) -> None:
+    expiry = {"expires_in": "PT2S"} if how == "expired" else {}
+    made = http.post("/v1/tokens", json={"name": "short", "scopes": ["jobs:read"]} | expiry).json()
+    job_id = shop.slow_purge()
+    wait_for(http, job_id, "RUNNING")
+    path, accept = f"/v1/jobs/{job_id}/events", {"Accept": "text/event-stream"}
+    with service.http(made["token"]) as holder, holder.stream("GET", path, headers=accept) as answer:
+        lines = answer.iter_lines()
+        assert next(lines)
+        if how == "revoked":
+            assert http.post(f"/v1/tokens/{made['id']}:revoke").status_code == 200
+        ends_by = time.monotonic() + 10
+        for _ in lines:
+            assert time.monotonic() < ends_by, "it goes on"
+    assert http.get(f"/v1/jobs/{job_id}").json()["state"] == "RUNNING"
+    _abort(http, job_id)

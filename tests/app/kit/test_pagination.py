@@ -83,6 +83,17 @@ def test_key_of_another_shape_is_refused(key: list[object]) -> None:
         decode_token(encode_token(key, FILTERS), FILTERS, types=[int])
 
 
+@pytest.mark.parametrize("key", ["a\0b", "\ud800", 2**63, -(2**63) - 1, 10**300])
+def test_key_that_no_database_takes_is_refused(key: str | int) -> None:
+    with pytest.raises(InvalidPageToken, match="not given by this service"):
+        decode_token(encode_token([key], FILTERS), FILTERS, types=[type(key)])
+
+
+@pytest.mark.parametrize("key", ["", "é\n\U0001f600", 2**63 - 1, -1])
+def test_key_at_the_border_is_taken(key: str | int) -> None:
+    assert decode_token(encode_token([key], FILTERS), FILTERS, types=[type(key)]) == [key]
+
+
 @pytest.mark.parametrize("ascending", [False, True])
 def test_pages_of_a_query_are_its_rows_once_in_order(database: Database, *, ascending: bool) -> None:
     ids = [f"ins_{number}" for number in range(7)]
