@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Header
@@ -19,7 +20,12 @@ LEARNED_MARK = "-"
 _TAG = re.compile(r'\s*(W/)?"([^"]*)"\s*')
 
 
-def etag(version: int, learned: str = "") -> str:
+def version_of(number: int, made_at: datetime) -> str:
+    """The version of a row whose id clients choose: once removed and made anew it has none of its former."""
+    return f"{number}.{int(made_at.timestamp() * 1_000_000):x}"
+
+
+def etag(version: int | str, learned: str = "") -> str:
     """The strong ETag of a row version.
 
     Args:
@@ -42,7 +48,7 @@ def _parse(header: str) -> list[tuple[bool, str]]:
     return tags
 
 
-def require_match(header: str | None, version: int, learned: str = "") -> None:
+def require_match(header: str | None, version: int | str, learned: str = "") -> None:
     """Demand that the client changes what it has read.
 
     Args:
@@ -67,7 +73,7 @@ def is_current(header: str | None, version: int | str, learned: str = "") -> boo
 
 def conditional_answer(
     resource: BaseModel,
-    version: int,
+    version: int | str,
     if_none_match: str | None,
     *,
     learned: str = "",

@@ -27,6 +27,7 @@ from app.secrets.service import (
     read_secret,
     reference_of,
     remove_secret,
+    secret_version,
 )
 from app.settings import Settings
 
@@ -47,7 +48,7 @@ Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
 def _answer(
     row: Secret, settings: Settings, *, status: int = 200, changed: frozenset[str] = frozenset()
 ) -> Answer:
-    headers = {"ETag": etag(row.version)}
+    headers = {"ETag": etag(secret_version(row))}
     if status == 201:
         headers["Location"] = f"/v1/secrets/{row.name}"
     # Where it lies is for admins; who may read the audit sees that it has moved.
@@ -118,7 +119,7 @@ def get_one_secret(
     """Never its value. The ETag is what PATCH and DELETE want."""
     with database.reading() as db:
         row = get_secret(db, name)
-    return conditional_answer(read_secret(row, settings), row.version, if_none_match)
+    return conditional_answer(read_secret(row, settings), secret_version(row), if_none_match)
 
 
 @router.patch(

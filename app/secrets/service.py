@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from app.db import Database
-from app.kit.conditional import require_match
+from app.kit.conditional import require_match, version_of
 from app.kit.pagination import Page, read_page
 from app.secrets.errors import (
     SecretExists,
@@ -107,7 +107,7 @@ def change_secret(
     Raises: SecretNotFound, EtagMismatch, PreconditionMissing, SecretReferenceRefused.
     """
     row = get_secret(db, name, lock=True)
-    require_match(if_match, row.version)
+    require_match(if_match, secret_version(row))
     changes = patch.model_dump(exclude_unset=True)
     if "reference" in changes:
         _check_place(changes["reference"], settings)
@@ -125,12 +125,17 @@ def remove_secret(db: Session, name: str, *, if_match: str | None, users: Sequen
     Raises: SecretNotFound, EtagMismatch, PreconditionMissing, SecretInUse.
     """
     row = get_secret(db, name, lock=True)
-    require_match(if_match, row.version)
+    require_match(if_match, secret_version(row))
     if users:
         more = f" and {len(users) - SHOWN_USERS} more" if len(users) > SHOWN_USERS else ""
         raise SecretInUse(f"it is named by {', '.join(users[:SHOWN_USERS])}{more}")
     db.delete(row)
     db.flush()
+
+
+def secret_version(row: Secret) -> str:
+    """The version of a secret, as ETags have it."""
+    return version_of(row.version, row.created_at)
 
 
 def read_secret(row: Secret, settings: Settings) -> SecretRead:

@@ -50,6 +50,7 @@ from app.stores.service import (
     new_store,
     remove_store,
     resume_store,
+    store_version,
     suspend_store,
     takes_secret_by_label,
 )
@@ -80,7 +81,7 @@ def read_row(database: Database, store_id: str, caller: Caller) -> Store:
 
 
 def _answer(store: Store, *, status: int = 200) -> Answer:
-    headers = {"ETag": etag(store.version, learned_of(store))}
+    headers = {"ETag": etag(store_version(store), learned_of(store))}
     if status == 201:
         headers["Location"] = f"/v1/stores/{store.id}"
     return Answer(body=read_store(store), status=status, headers=headers)
@@ -200,7 +201,9 @@ def get_one_store(
 ) -> Response:
     """The ETag is what PATCH and DELETE want."""
     store = read_row(database, store_id, caller)
-    return conditional_answer(read_store(store), store.version, if_none_match, learned=learned_of(store))
+    return conditional_answer(
+        read_store(store), store_version(store), if_none_match, learned=learned_of(store)
+    )
 
 
 @router.patch(

@@ -21,7 +21,7 @@ from app.parameters.registry import REGISTRY
 from app.parameters.service import check_store_scope, effective, global_values, known_parameter
 from app.stores.api import StoreId, read_row
 from app.stores.rows import Store
-from app.stores.service import get_store, save_store
+from app.stores.service import get_store, save_store, store_version
 
 router = new_router(tags=["parameters"])
 
@@ -65,7 +65,7 @@ def get_store_parameter(
     check_store_scope(spec, store.kind)
     with database.reading() as db:
         shown = _shown(db, store, spec)
-    return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag(store.version)})
+    return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag(store_version(store))})
 
 
 def _change(
@@ -86,12 +86,12 @@ def _change(
     def effect(db: Session) -> Answer:
         store = get_store(db, store_id, lock=True)
         check_store_scope(spec, store.kind)
-        require_match(if_match, store.version)
+        require_match(if_match, store_version(store))
         others = {key: kept for key, kept in store.parameters.items() if key != spec.name}
         store.parameters = others if value is None else others | {spec.name: value}
         save_store(db, store, now=clock.now())
         return Answer(
-            body=_shown(db, store, spec), headers={"ETag": etag(store.version)}, audit={"value": value}
+            body=_shown(db, store, spec), headers={"ETag": etag(store_version(store))}, audit={"value": value}
         )
 
     verb = "unset" if body is None else "set"

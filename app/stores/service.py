@@ -14,7 +14,7 @@ from app.db import Database
 from app.errors import Unprocessable
 from app.figures.rows import SeriesPoint
 from app.kinds.table import RULES, fields_of_other_kinds
-from app.kit.conditional import require_match
+from app.kit.conditional import require_match, version_of
 from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
 from app.secrets.service import permitted_secret, uses_by_label
@@ -177,7 +177,7 @@ def change_store(
         target as it was.
     """
     store = get_store(db, store_id, lock=True)
-    require_match(if_match, store.version, learned_of(store))
+    require_match(if_match, store_version(store), learned_of(store))
     changes: dict[str, Any] = patch.model_dump(by_alias=False, exclude_unset=True)
     empty = [name for name, value in changes.items() if value is None and name not in NULLABLE_FIELDS]
     if empty:
@@ -308,6 +308,11 @@ def note_target(
         db.flush()
 
 
+def store_version(store: Store) -> str:
+    """The version of a store, as ETags have it."""
+    return version_of(store.version, store.created_at)
+
+
 def learned_of(store: Store) -> str:
     """What distinguishes what a look at the target told: part of the ETag, and no change by a client."""
     if store.target_identity is None:
@@ -326,7 +331,7 @@ def remove_store(
     Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse, ExtinctionsKept.
     """
     store = get_store(db, store_id, lock=True)
-    require_match(if_match, store.version, learned_of(store))
+    require_match(if_match, store_version(store), learned_of(store))
     if active_jobs:
         raise StoreInUse("jobs or protections of this store have not ended")
     if extinctions:

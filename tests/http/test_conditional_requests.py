@@ -60,6 +60,25 @@ def test_change_with_a_stale_etag_is_refused(http: httpx.Client, shop: Shop, met
     problem(http.get(path), 404, "STORE_NOT_FOUND")
 
 
+def test_etag_of_a_removed_store_is_none_of_its_successor(
+    http: httpx.Client, make_shop: MakeShop, metadata: MetadataRows
+) -> None:
+    """Whoever has read the former one would change, remove or go on showing another target."""
+    former, target = make_shop(), make_shop()
+    path, stale = f"/v1/stores/{former.id}", former.etag()
+    assert http.delete(path, headers={"If-Match": stale}).status_code == 204
+    body = {"id": former.id, "kind": "SYMMETRICDS", "url": f"sqlite:///{target.path}"}
+    assert http.post("/v1/stores", json=body).status_code == 201
+    assert http.get(path, headers={"If-None-Match": stale}).status_code == 200
+    with metadata.unchanged():
+        answer = http.patch(path, json={"labels": {}}, headers={"If-Match": stale})
+        problem(answer, 412, "ETAG_MISMATCH")
+        problem(http.delete(path, headers={"If-Match": stale}), 412, "ETAG_MISMATCH")
+        name = f"{path}/parameters/purge.retention.minutes"
+        problem(http.put(name, json={"value": 60}, headers={"If-Match": stale}), 412, "ETAG_MISMATCH")
+    assert http.delete(path, headers={"If-Match": answer.headers["etag"]}).status_code == 204
+
+
 def test_what_a_check_learns_of_the_target_does_not_make_an_etag_stale(
     http: httpx.Client, make_shop: MakeShop
 ) -> None:

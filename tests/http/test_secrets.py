@@ -81,7 +81,10 @@ def test_secret_from_registration_to_removal(http: httpx.Client, name: str) -> N
     problem(http.get(path), 404, "SECRET_NOT_FOUND")
     rows = http.get("/v1/audit-events", params={"subject_id": name}).json()["items"]
     assert {"secret.create", "secret.change", "secret.remove"} <= {row["action"] for row in rows}
-    for answer in (made, one, changed):
+    assert http.post("/v1/secrets", json=body_of(name)).status_code == 201
+    anew = http.get(path, headers={"If-None-Match": one.headers["etag"]})
+    assert anew.status_code == 200, "the etag of one that was removed"
+    for answer in (made, one, changed, anew):
         assert SECRET not in answer.text
     assert SECRET not in json.dumps(rows)
 

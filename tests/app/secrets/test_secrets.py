@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from app.db import Database
 from app.errors import EtagMismatch, PreconditionMissing
+from app.kit.conditional import etag, version_of
 from app.secrets.errors import (
     SecretExists,
     SecretInUse,
@@ -223,14 +224,15 @@ def test_token_of_some_stores_names_no_secret_that_goes_by_labels(registry: Regi
 
 
 def test_secret_in_use_is_not_removed(registry: Registry) -> None:
-    registry.add()
+    made_at = registry.add().created_at
+    first, second = (etag(version_of(number, made_at)) for number in (1, 2))
     registry.store()
-    for match, error in ((None, PreconditionMissing), ('"2"', EtagMismatch), ('"1"', SecretInUse)):
+    for match, error in ((None, PreconditionMissing), (second, EtagMismatch), (first, SecretInUse)):
         with pytest.raises(error), registry.database.transaction() as db:
             remove_secret(db, "shop", if_match=match, users=stores_naming(db, reference_of("shop")))
     registry.change_store(password=None)
     with registry.database.transaction() as db:
-        remove_secret(db, "shop", if_match='"1"', users=stores_naming(db, reference_of("shop")))
+        remove_secret(db, "shop", if_match=first, users=stores_naming(db, reference_of("shop")))
 
 
 def test_name_that_is_taken_is_refused(registry: Registry) -> None:

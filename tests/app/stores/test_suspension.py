@@ -7,6 +7,7 @@ import pytest
 
 from app.db import Database
 from app.errors import EtagMismatch, PreconditionMissing
+from app.kit.conditional import etag, version_of
 from app.secrets.models import SecretCreate
 from app.secrets.service import create_secret
 from app.settings import Settings
@@ -57,6 +58,10 @@ class Stores:
         with self.database.transaction() as db:
             return suspend_store(db, "shop", request, now=self.clock.now())
 
+    def etag_of(self, number: int) -> str:
+        """The ETag of a version of the store."""
+        return etag(version_of(number, self.read().created_at))
+
     def read(self) -> Store:
         with self.database.reading() as db:
             return get_store(db, "shop")
@@ -106,9 +111,9 @@ def test_suspension_of_no_or_endless_time_is_refused(stores: Stores, duration: s
 
 def test_change_wants_the_version_that_was_read(stores: Stores) -> None:
     stores.create()
-    assert stores.change('"1"', labels={"region": "eu"}).version == 2
+    assert stores.change(stores.etag_of(1), labels={"region": "eu"}).version == 2
     with pytest.raises(EtagMismatch):
-        stores.change('"1"', labels={})
+        stores.change(stores.etag_of(1), labels={})
     with pytest.raises(PreconditionMissing):
         stores.change(None, labels={})
     assert stores.read().labels == {"region": "eu"}
@@ -116,7 +121,8 @@ def test_change_wants_the_version_that_was_read(stores: Stores) -> None:
 
 def test_changes_at_once_have_one_winner(stores: Stores) -> None:
     stores.create()
-    results = in_threads(6, lambda number: stores.change('"1"', labels={"by": str(number)}))
+    first = stores.etag_of(1)
+    results = in_threads(6, lambda number: stores.change(first, labels={"by": str(number)}))
     won = [result for result in results if isinstance(result, Store)]
     assert len(won) == 1
     assert all(isinstance(error, EtagMismatch) for error in results if error not in won), results
@@ -139,18 +145,18 @@ def test_target_does_not_change_under_running_jobs(stores: Stores, field, value,
     stores.create()
     if refused:
         with pytest.raises(StoreInUse):
-            stores.change('"1"', active_jobs=1, **{field: value})
+            stores.change(stores.etag_of(1), active_jobs=1, **{field: value})
         assert stores.read().version == 1
         return
-    assert stores.change('"1"', active_jobs=1, **{field: value}).version == 2
+    assert stores.change(stores.etag_of(1), active_jobs=1, **{field: value}).version == 2
 
 
 def test_changed_target_is_no_longer_the_known_one(stores: Stores) -> None:
     stores.create()
     with stores.database.transaction() as db:
         get_store(db, "shop").target_identity = "postgresql:1:2"
-    assert stores.change('"1"', labels={}).target_identity == "postgresql:1:2"
-    assert stores.change('"2"', schema="sym").target_identity is None
+    assert stores.change(stores.etag_of(1), labels={}).target_identity == "postgresql:1:2"
+    assert stores.change(stores.etag_of(2), schema="sym").target_identity is None
 
 
 def test_password_is_a_reference_and_never_shown(stores: Stores) -> None:
@@ -219,13 +225,13 @@ def test_store_in_use_is_not_removed(stores: Stores) -> None:
     stores.create()
     for match, active, error in (
         (None, 0, PreconditionMissing),
-        ('"2"', 0, EtagMismatch),
-        ('"1"', 1, StoreInUse),
+        (stores.etag_of(2), 0, EtagMismatch),
+        (stores.etag_of(1), 1, StoreInUse),
     ):
         with pytest.raises(error), stores.database.transaction() as db:
             remove_store(db, "shop", if_match=match, active_jobs=active, now=stores.clock.now())
     with stores.database.transaction() as db:
-        remove_store(db, "shop", if_match='"1"', active_jobs=0, now=stores.clock.now())
+        remove_store(db, "shop", if_match=stores.etag_of(1), active_jobs=0, now=stores.clock.now())
     with pytest.raises(StoreNotFound):
         stores.read()
 
