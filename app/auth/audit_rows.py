@@ -1,7 +1,8 @@
 """Rows of the audit that come of a request."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from fastapi import Request
 from sqlmodel import Session
@@ -10,6 +11,21 @@ from app.auth.access import clock_of, via_of
 from app.auth.actions import Action
 from app.auth.rows import AuditEvent, audited
 from app.auth.service import Caller
+
+Done = TypeVar("Done")
+
+
+def with_reason(effect: Callable[[Session], Done], body: Any) -> Callable[[Session], Done]:
+    """An effect whose `audit` says why, where the request does: nobody who answers has to think of it."""
+    reason = body.get("reason") if isinstance(body, Mapping) else getattr(body, "reason", None)
+    if reason is None:
+        return effect
+
+    def reasoned(db: Session) -> Done:
+        done: Any = effect(db)
+        return cast(Done, replace(done, audit={"reason": reason} | dict(done.audit)))
+
+    return reasoned
 
 
 def audit_row(

@@ -3,7 +3,7 @@
 Rules:
 - an answer leaves only after its transaction has committed;
 - a key that was used answers the same again, or 422 for another request, or 409 while in flight;
-- every effect leaves one audit row in its own transaction;
+- every effect leaves one audit row in its own transaction, with the reason where the request says one;
 - of a request that waits (`mutate_waiting`) the first transaction holds key and effect, the second the
   answer; a key without an answer, whose request is dead, is taken up where it was.
 """
@@ -28,7 +28,7 @@ from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of, via_of
 from app.auth.actions import Action
-from app.auth.audit_rows import audit_row
+from app.auth.audit_rows import audit_row, with_reason
 from app.auth.fingerprint import Fingerprint
 from app.auth.rows import IdempotencyKey
 from app.auth.service import Caller
@@ -224,7 +224,7 @@ def mutate(
         Conflict: the key is in flight.
     Source: api.md, Idempotency.
     """
-    key = _key_of(request, caller)
+    key, effect = _key_of(request, caller), with_reason(effect, body)
     if key is None:
         with database_of(request).transaction() as db:
             answer = effect(db)
@@ -303,7 +303,7 @@ async def mutate_waiting(
     Raises: as `mutate`.
     Source: api.md, Idempotency.
     """
-    key = _key_of(request, caller)
+    key, begin = _key_of(request, caller), with_reason(begin, body)
     named = (action, subject_type, store)
     if key is None:
         begun = await run_in_threadpool(_begin, request, caller, begin, named)

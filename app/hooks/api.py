@@ -26,6 +26,7 @@ from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.outbox.rows import Webhook
+from app.outgoing.hosts import place_of_url
 
 router = new_router(tags=["webhooks"])
 WebhookId = Annotated[str, Path(pattern=r"^whk_[0-9a-z]{26}$")]
@@ -45,6 +46,7 @@ def store_of(row: Webhook) -> str | None:
 def _answer(db: Session, row: Webhook, *, status: int = 200) -> Answer:
     # A receiver's URL is often a secret by itself: the audit names its host alone.
     facts = row.model_dump(include={"events", "stores", "labels", "is_enabled"}, warnings=False)
+    facts["host"] = "{}:{}".format(*place_of_url(row.url))
     return Answer(
         body=read_hook(db, row),
         status=status,

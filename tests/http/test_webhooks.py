@@ -99,7 +99,7 @@ def test_a_job_that_ends_is_told_and_its_delivery_shown(http: httpx.Client) -> N
     shown = http.get(f"/v1/webhooks/{hook['id']}").json()
     assert (shown["delivered"], "signing_secret" in shown) == (1, False)
     assert hook["signing_secret"] not in http.get("/v1/webhooks").text
-    assert hook["signing_secret"] not in http.get("/v1/audit").text
+    assert hook["signing_secret"] not in http.get("/v1/audit-events").text
     figures = http.get("/metrics").text
     assert f'lethe_webhook_deliveries_total{{outcome="delivered",webhook="{hook["id"]}"}} 1.0' in figures
     assert f'lethe_webhook_oldest_pending_age_seconds{{webhook="{hook["id"]}"}} 0.0' in figures
