@@ -13,6 +13,7 @@ from app.jobs.errors import JobFailed, JobStopped, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import A_DAY
+from app.stores.errors import StoreNotFound
 from app.tracing import TRACING
 
 
@@ -45,6 +46,8 @@ class TaskKind:
                 if isinstance(failed.__cause__, MetadataUnavailable | MetadataBusy):
                     raise failed.__cause__ from failed
                 raise
+            except StoreNotFound as error:  # a job of a store that was removed since may be retried
+                raise JobFailed("STORE_NOT_FOUND", error.detail) from error
 
 
 TaskKinds = Mapping[str, TaskKind]

@@ -7,7 +7,10 @@ from app.runbook.entry import Entry, Passes, Seen
 ENTRIES: Final = (
     Entry(
         "STORE_NOT_FOUND",
-        (Seen.HTTP,),
+        (
+            Seen.HTTP,
+            Seen.JOB,
+        ),
         "There is no store of this id, or it was removed.",
         "`lethe store list` shows those that the token may see.",
         Passes.NO,
