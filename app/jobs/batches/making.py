@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 
 from app.auth.service import Caller
 from app.errors import Unprocessable
-from app.jobs.batches.service import JOB_BATCH, ChildSubmitter, submit_children
+from app.jobs.batches.service import JOB_BATCH, LIMIT, ChildSubmitter, submit_children
 from app.jobs.family import PIECE, SUBMIT, note_order
 from app.jobs.rows import Job, JobClass
 from app.jobs.service import CHILDREN_MAX, JobRequest, submit
@@ -95,7 +95,8 @@ def submit_batch(
         is_first=is_asked,
     )
     if len(names) > PIECE:
-        note_order(db, parent.id, SUBMIT, {"next": PIECE}, now=now)
+        left = {"next": PIECE, LIMIT: caller.visible_stores()}
+        note_order(db, parent.id, SUBMIT, left, now=now)
     change_job(db, parent.id, guards=[], values={"unproven": True}, now=now)
     db.refresh(parent)
     return parent

@@ -45,6 +45,8 @@ JOB_BATCH = "BATCH"
 LOOK_AGAIN: Final = timedelta(minutes=1)
 """A child that ends wakes its parent; this is for a wake that got lost."""
 INVALID: Final = 422
+LIMIT: Final = "stores"
+"""In the order for the children that are left: the stores of the token that asked for them; null: all."""
 
 ChildSubmitter = Callable[[Session, Store, Mapping[str, Any], Caller, str | None, Settings, datetime], Job]
 """Makes a child, or a job of its own: store, params, caller, the parent's id."""
@@ -128,7 +130,7 @@ def _next_piece(db: Session, context: JobContext, submitters: Submitters) -> boo
     context.change(db, {})
     parent_id, now = context.job.id, context.database.now(db)
     if (order := read_order(db, parent_id, SUBMIT)) is not None:
-        _submit_piece(db, context, order["next"], submitters, now=now)
+        _submit_piece(db, context, order, submitters, now=now)
     elif (order := read_order(db, parent_id, RETRY)) is not None:
         retry_children(db, parent_id, order, now=now)
     elif (order := read_order(db, parent_id, THROTTLE)) is not None:
@@ -141,13 +143,15 @@ def _next_piece(db: Session, context: JobContext, submitters: Submitters) -> boo
 
 
 def _submit_piece(
-    db: Session, context: JobContext, place: int, submitters: Submitters, *, now: datetime
+    db: Session, context: JobContext, order: Mapping[str, Any], submitters: Submitters, *, now: datetime
 ) -> None:
-    parent = get_job(db, context.job.id)
+    parent, place = get_job(db, context.job.id), order["next"]
     names = parent.params["stores"][place : place + PIECE]
     found = db.exec(select(Store).where(col(Store.id).in_(names))).all()
-    # Its rights were looked at when it sent the request.
-    caller = Caller(str(parent.token_id), parent.requested_by, frozenset(), None)
+    # Its scopes were looked at when it sent the request; what a child names besides its store is not yet.
+    limit = order.get(LIMIT)
+    stores = None if limit is None else frozenset(limit)
+    caller = Caller(str(parent.token_id), parent.requested_by, frozenset(), stores)
     submit_children(
         db,
         parent,
@@ -159,7 +163,7 @@ def _submit_piece(
         now=now,
     )
     if place + PIECE < len(parent.params["stores"]):
-        note_order(db, parent.id, SUBMIT, {"next": place + PIECE}, now=now)
+        note_order(db, parent.id, SUBMIT, {**order, "next": place + PIECE}, now=now)
     else:
         forget_order(db, parent.id, SUBMIT)
 
