@@ -16,6 +16,8 @@ JOB_WITH_KEYS: Final = "AUDIT"
 """Its result names keys between which entries differ."""
 JOB_WITH_SOURCE: Final = "SLONY_FEED"
 """It reads a store beside its own, which its parameters name."""
+REPLICAS: Final = "replicas"
+"""The parameter of a purge ROWS that names stores whose lag it asks for."""
 
 
 def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
@@ -43,8 +45,11 @@ def require_source(kind: str, params: Mapping[str, Any], caller: Caller) -> None
 
     Raises: StoreForbidden.
     """
+    carried: Mapping[str, Any] = params.get("params") or {}
+    for name in (*params.get(REPLICAS, ()), *carried.get(REPLICAS, ())):
+        caller.require_store(name)
     if kind != JOB_WITH_SOURCE:
-        kind, params = str(params.get("kind")), params.get("params") or {}
+        kind, params = str(params.get("kind")), carried
     if kind == JOB_WITH_SOURCE:
         caller.require_store(str(params.get("source")))
 

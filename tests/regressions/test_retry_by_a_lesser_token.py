@@ -51,3 +51,20 @@ def test_retry_needs_what_the_first_request_needed(
     assert refused.json()["scope"] == needed
     allowed = http("POST", f"/v1/jobs/{job_id}:retry", token=_token(bench, http, [*scopes, needed]))
     assert allowed.status_code == 202, allowed.text
+
+
+@pytest.mark.parametrize(("verb", "state"), [("retry", "FAILED"), ("resume", "PAUSED")])
+@pytest.mark.parametrize("kind", ["PURGE", "PLAN"])
+def test_replicas_of_another_tenant_are_not_asked_again(
+    bench: Workbench, http: Http, kind: str, verb: str, state: str
+) -> None:
+    params = {"kind": "ROWS", "table": "ticket", "replicas": ["of-another"]}
+    job_id = bench.submit(kind, store="shop", params=params)
+    bench.set(job_id, state=state)
+    body = {"name": "t", "role": "operator", "stores": ["shop"]}
+    limited = str(http("POST", "/v1/tokens", json=body).json()["token"])
+    refused = http("POST", f"/v1/jobs/{job_id}:{verb}", token=limited)
+    assert (refused.status_code, refused.json().get("code")) == (403, "STORE_FORBIDDEN"), refused.text
+    body["stores"] = ["shop", "of-another"]
+    both = str(http("POST", "/v1/tokens", json=body).json()["token"])
+    assert http("POST", f"/v1/jobs/{job_id}:{verb}", token=both).status_code in (200, 202)
