@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
 from app.auth.actions import Action
 from app.auth.audit_rows import audit_look
-from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kit.http.routing import new_router
@@ -84,6 +84,9 @@ def post_recover(
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """After the metadata was restored from an older copy: EPOCH_AHEAD ends, foreign jobs are marked."""
+    replay = find_replay(request, caller)
+    if replay is not None:
+        return replay
     store = read_row(database, store_id, caller)
     found = hooks.recover(database, settings, store, caller.name)
 
