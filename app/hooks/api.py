@@ -20,6 +20,7 @@ from app.hooks.service import (
     read_hook,
     remove_hook,
     rotate_secret,
+    store_of,
 )
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.http.routing import new_router
@@ -36,11 +37,6 @@ Writer = Annotated[Caller, Depends(requires(Scope.WEBHOOKS_WRITE))]
 Placer = Annotated[Caller, Depends(requires(Scope.WEBHOOKS_WRITE, _LOOPBACK))]
 ALL = "/v1/webhooks"
 ONE = f"{ALL}/{{webhook_id}}"
-
-
-def store_of(row: Webhook) -> str | None:
-    """The store that an audit row of a webhook names: the one where there is but one."""
-    return row.stores[0] if row.stores is not None and len(row.stores) == 1 and not row.labels else None
 
 
 def _answer(db: Session, row: Webhook, *, status: int = 200) -> Answer:

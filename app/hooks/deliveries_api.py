@@ -13,7 +13,7 @@ from app.auth.access import DatabaseDep, SettingsDep, database_of
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.service import Caller
-from app.hooks.api import ONE, Reader, WebhookId, Writer, store_of
+from app.hooks.api import ONE, Reader, WebhookId, Writer
 from app.hooks.deliveries import (
     get_delivery,
     list_deliveries,
@@ -23,7 +23,7 @@ from app.hooks.deliveries import (
     replay_since,
 )
 from app.hooks.models import DeliveryDetail, DeliveryRead, ReplayRead, ReplayRequest
-from app.hooks.service import get_hook
+from app.hooks.service import get_hook, store_of
 from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems

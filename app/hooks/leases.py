@@ -19,9 +19,12 @@ from typing import Any, Final
 from sqlalchemy import and_, case, exists, or_, update
 from sqlmodel import Session, col, select
 
+from app.auth.actions import Action
+from app.auth.rows import AuditEvent, audited
 from app.db import Database
 from app.hooks.models import cloud_event
 from app.hooks.sending import Outcome
+from app.hooks.service import store_of
 from app.kit.ids import new_id
 from app.kit.instants import instant_text
 from app.outbox.facts import Fact
@@ -40,6 +43,7 @@ REST_MAX_S: Final = 300.0
 RETRY_AFTER_MAX_S: Final = 86_400.0
 GONE: Final = 410
 GONE_BECAUSE: Final = "GONE"
+ACTOR: Final = "lethe"
 HOOKS_MAX: Final = 200
 PASSED_OVER_MAX: Final = 200
 
@@ -174,6 +178,8 @@ def settle(db: Session, database: Database, taken: Taken, outcome: Outcome) -> b
         hook.failures, hook.rest_until = 0, None
     else:
         _note_failure(hook, row, outcome, now)
+        if outcome.status == GONE and hook.is_enabled:
+            db.add(_disabled(hook, now))
     db.add(row)
     db.add(hook)
     db.flush()
@@ -191,10 +197,21 @@ def _note_failure(hook: Webhook, row: WebhookDelivery, outcome: Outcome, now: da
     if now >= row.give_up_at:
         _end(row, DeliveryState.GIVEN_UP, now)
         hook.given_up += 1
-    if outcome.status == GONE and hook.is_enabled:
-        hook.is_enabled, hook.disabled_because = False, GONE_BECAUSE
-        hook.version += 1
-        hook.updated_at = now
+
+
+def _disabled(hook: Webhook, now: datetime) -> AuditEvent:
+    """Call a receiver no more that has said it is gone; returns the audit row of that."""
+    hook.is_enabled, hook.disabled_because = False, GONE_BECAUSE
+    hook.version += 1
+    hook.updated_at = now
+    return audited(
+        Action.WEBHOOK_CHANGE,
+        ("webhook", hook.id),
+        at=now,
+        actor=ACTOR,
+        store=store_of(hook),
+        detail={"is_enabled": False, "because": GONE_BECAUSE},
+    )
 
 
 def _end(row: WebhookDelivery, state: DeliveryState, now: datetime) -> None:

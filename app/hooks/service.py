@@ -72,6 +72,11 @@ def is_on_loopback(url: str) -> bool:
     return is_local_name(normal_name(host)) or (literal is not None and literal.is_loopback)
 
 
+def store_of(row: Webhook) -> str | None:
+    """The store that an audit row of a webhook names: the one where there is but one."""
+    return row.stores[0] if row.stores is not None and len(row.stores) == 1 and not row.labels else None
+
+
 def check_receiver(row: Webhook, *, settings: Settings) -> None:
     """Refuse a receiver that may not be called.
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import sqlmodel
 
+from app.auth.rows import AuditEvent
 from app.clock import SystemClock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
@@ -109,6 +111,10 @@ def test_a_receiver_that_is_gone_disables_its_webhook(database: Database, settin
     assert hook_of(database, hook.id).disabled_because == "GONE"
     [row] = deliveries_of(database)  # nothing is written for one that is disabled
     assert (row.state, row.last_status) == ("PENDING", 410)
+    with database.reading() as db:
+        [audit] = db.exec(sqlmodel.select(AuditEvent)).all()
+    assert (audit.action, audit.actor, audit.subject_id) == ("webhook.change", "lethe", hook.id)
+    assert audit.detail == {"is_enabled": False, "because": "GONE"}
 
 
 def test_a_slow_or_dead_receiver_keeps_nobody_else_waiting(database: Database, settings: Settings) -> None:
