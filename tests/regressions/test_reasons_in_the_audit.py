@@ -70,3 +70,10 @@ def test_a_webhook_that_leads_elsewhere_leaves_a_row_that_says_where(http: Http)
     [created], [changed] = _rows(http, "webhook.create"), _rows(http, "webhook.change")
     assert (created["host"], changed["host"]) == ("alerts.example:443", "elsewhere.example:8443")
     assert secret not in str([created, changed])
+
+
+def test_the_jobs_of_a_batch_have_its_reason(http: Http) -> None:
+    body = {"kind": "PURGE", "params": {"kind": "OUTGOING"}, "stores": ["shop"], "reason": WHY}
+    assert http("POST", "/v1/jobs:batch", json=body).status_code == 202
+    [child] = http("GET", "/v1/jobs?store=shop").json()["items"]
+    assert (child["kind"], child["reason"]) == ("PURGE", WHY)

@@ -64,12 +64,14 @@ def post_batch(
     scope, make_child = submitters[body.kind]
     caller.require(scope)
 
+    params = body.params if body.reason is None else {"reason": body.reason, **body.params}
+
     def effect(db: Session) -> Answer:
         stores = select_stores(db, caller, names=body.stores, labels=body.labels)
         parent = submit_batch(
             db,
             body.kind,
-            body.params,
+            params,
             stores,
             caller=caller,
             reason=body.reason,
