@@ -5,6 +5,7 @@ One task per process reads the rows of all watched jobs in one query and hands e
 Invariants:
 - a waiter costs an asyncio queue and nothing else;
 - what a waiter is handed was committed before; sequences per job only grow, so none is handed twice;
+- one job that cannot be read keeps nobody from hearing of the others;
 - a waiter that is too slow is told to read again, never starved silently (`Waiter.lagged`).
 """
 
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import structlog
+from pydantic import ValidationError
 from sqlmodel import Session, col, select
 from starlette.concurrency import run_in_threadpool
 
@@ -68,6 +70,7 @@ class JobWatch:
         self._waiters_max = waiters_max
         self._waiters: dict[str, set[Waiter]] = defaultdict(set)
         self._seen: dict[str, JobChange] = {}
+        self._unreadable: set[str] = set()
         self._count = 0
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -148,6 +151,7 @@ class JobWatch:
             if not self._waiters[job_id]:
                 del self._waiters[job_id]
                 self._seen.pop(job_id, None)
+                self._unreadable.discard(job_id)
 
     async def _run(self) -> None:
         while True:
@@ -182,8 +186,18 @@ class JobWatch:
             for job_id, version in versions:
                 seen = wanted[job_id]
                 if seen is None or version > seen.version:
-                    changes += _read_change(db, job_id, seen)
+                    changes += self._read_one(db, job_id, seen)
             return changes
+
+    def _read_one(self, db: Session, job_id: str, seen: JobChange | None) -> list[JobChange]:
+        """The change of a job; none where a newer version, which may work beside us, has written its row."""
+        try:
+            return _read_change(db, job_id, seen)
+        except ValidationError:
+            if job_id not in self._unreadable:
+                logger.warning("a job cannot be read: a newer version has written it", job_id=job_id)
+            self._unreadable.add(job_id)
+            return []
 
 
 def _read_change(db: Session, job_id: str, seen: JobChange | None) -> list[JobChange]:
