@@ -116,8 +116,10 @@ async def is_still_good(request: Request, caller: Caller) -> bool:
     if caller.is_of_provider:  # Lethe has no row of it
         return True
     credentials = await _BEARER(request)
+    tokens: TokenCache = request.app.state.tokens
     try:
-        await authenticated(request, None if credentials is None else credentials.credentials)
+        async with tokens.turn:  # of many streams that hear the same, the first asks for all
+            await authenticated(request, None if credentials is None else credentials.credentials)
     except Unauthenticated:
         return False
     except (MetadataBusy, MetadataUnavailable):  # it is asked again

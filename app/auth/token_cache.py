@@ -6,6 +6,7 @@ and after HOLDS_S where it is not: it is answered once that time is over. Reques
 always looked up.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,12 +33,15 @@ class TokenCache:
 
     Args:
         monotonic: seconds.
+    Attributes:
+        turn: of streams that ask whether their token is still good; one event loop's.
     """
 
     def __init__(self, database: Database, monotonic: Callable[[], float]) -> None:
         self._database = database
         self._monotonic = monotonic
         self._kept: dict[bytes, _Found] = {}
+        self.turn = asyncio.Lock()
 
     def known(self, secret: str, *, now: datetime) -> Caller | None:
         """Who has this secret, without any statement or wait; None: look it up."""
