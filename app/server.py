@@ -52,6 +52,7 @@ from app.starting import (
     check_verbs,
     open_metadata,
     start_tracing,
+    tell_unknown_settings,
     tell_unusable_secrets,
     using,
 )
@@ -80,6 +81,7 @@ class _Beside(NamedTuple):
 def serve(settings: Settings) -> int:
     """Run API, runner and housekeeping until SIGTERM; returns the exit code."""
     configure_logging()
+    tell_unknown_settings(os.environ)
     os.umask(0o077)
     try:
         check_verbs()
@@ -205,6 +207,7 @@ def _start(worker: Worker, server: Server, crew: Crew | None) -> None:
 def run_worker(settings: Settings) -> int:
     """Run jobs without an API, on a PostgreSQL metadata, until SIGTERM; returns the exit code."""
     configure_logging()
+    tell_unknown_settings(os.environ)
     os.umask(0o077)
     try:
         check_verbs()

@@ -3,11 +3,13 @@
 import errno
 import ipaddress
 import os
+import re
 import resource
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -43,6 +45,12 @@ UNFINISHED = "restore.unfinished"
 """In a data directory that `lethe metadata restore` has begun to fill."""
 MAY_NOT = "let this account read and write it, or choose another --data-dir"
 METADATA_DRIVERS = ("sqlite", "postgresql+psycopg")
+OF_OTHERS = re.compile(
+    r"LETHE_(?:URL|TOKEN|TOKEN_FILE|PROFILE|REQUIRE_PEERS|SECRET_.*|TEST_.*"
+    r"|(?:.*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_.*)?)?))"
+)
+"""Variables that are no settings and may well be there: of the command, of secrets, of tests; and what
+Kubernetes and Docker give each container for services whose names begin with lethe."""
 logger = structlog.get_logger("lethe.starting")
 
 
@@ -101,6 +109,20 @@ def check_settings(settings: Settings) -> None:
         raise Misconfigured("LETHE_LEASE_RENEW_INTERVAL_S must be less than LETHE_LEASE_SELF_STOP_S")
     if settings.tls_cert is not None and settings.tls_key is not None:
         check_certificate(settings.tls_cert, settings.tls_key)
+
+
+def tell_unknown_settings(variables: Iterable[str]) -> None:
+    """Say which variables look like settings and are none: with a slip of the pen a default holds."""
+    known = sorted(f"LETHE_{name.upper()}" for name in Settings.model_fields)
+    for name in sorted(each.upper() for each in variables):
+        of_group = name.partition("__")[0]  # what is none in a group ends the start
+        if not name.startswith("LETHE_") or of_group in known or OF_OTHERS.fullmatch(name):
+            continue
+        logger.warning(
+            "a variable that is no setting of this version: it changes nothing; take it away or correct it",
+            variable=name,
+            nearest=next(iter(get_close_matches(name, known, n=1)), None),
+        )
 
 
 def check_places(settings: Settings) -> None:

@@ -8,9 +8,19 @@ import subprocess
 import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.settings import Settings
-from app.starting import Misconfigured, NotNow, bind, bring_to_head, check_settings, open_metadata, using
+from app.starting import (
+    Misconfigured,
+    NotNow,
+    bind,
+    bring_to_head,
+    check_settings,
+    open_metadata,
+    tell_unknown_settings,
+    using,
+)
 
 SECRET = "not-to-be-printed"
 
@@ -29,6 +39,34 @@ SECRET = "not-to-be-printed"
 def test_contradicting_setting_is_named(setting, said) -> None:
     with pytest.raises(Misconfigured, match=said):
         check_settings(Settings(**setting))
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("LETHE_LEASE_TTL", "LETHE_LEASE_TTL_S"),
+        ("lethe_allowed_root", "LETHE_ALLOWED_ROOTS"),
+        ("LETHE_ZZZZZZZZ", None),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_named_with_what_is_meant(variable, nearest) -> None:
+    with capture_logs() as log:
+        tell_unknown_settings(["HOME", variable, "LETHE_DATA_DIR"])
+    [warning] = log
+    assert warning["log_level"] == "warning"
+    assert (warning["variable"], warning["nearest"]) == (variable.upper(), nearest)
+
+
+def test_variables_of_settings_of_others_and_of_a_cluster_are_passed_over() -> None:
+    settings = [f"LETHE_{name.upper()}" for name in Settings.model_fields]
+    others = ["LETHE_URL", "LETHE_TOKEN", "LETHE_SECRET_SHOP", "LETHE_SPARK__CONF__spark.ui.port", "LETHEAN"]
+    services = [
+        *("LETHE_SERVICE_HOST", "LETHE_SERVICE_PORT", "LETHE_SERVICE_PORT_HTTP", "LETHE_API_SERVICE_HOST"),
+        *("LETHE_PORT_8765_TCP", "LETHE_PORT_8765_TCP_ADDR", "LETHE_API_PORT", "LETHE_API_PORT_80_TCP_PROTO"),
+    ]
+    with capture_logs() as log:
+        tell_unknown_settings([*settings, *others, *services])
+    assert log == []
 
 
 @pytest.mark.parametrize("sub_path", ["file", "file/below"])

@@ -11,8 +11,9 @@ HEAD: Final = """\
 Every setting of `lethe serve` and `lethe worker`. Each is a variable of the environment: `LETHE_` and the
 name in capitals, with `__` before a name of a group (`LETHE_SPARK__SLOTS`). Lists are written with commas,
 what says JSON as JSON. Options of the command line win over the environment. A value that is no number, or
-out of its range, ends the start with exit code 78 and names the variable. `lethe explain LETHE_PORT` prints
-an entry without a service.
+out of its range, ends the start with exit code 78 and names the variable. One that begins with `LETHE_` and
+is no setting changes nothing: the log of the start names it, and the setting that is nearest.
+`lethe explain LETHE_PORT` prints an entry without a service.
 
 This page is made by `make runbook` from `app/runbook/settings`.
 """
