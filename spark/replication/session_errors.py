@@ -121,7 +121,7 @@ class DiscardNotGranted(SessionRefused):
 
 
 class ReplicaSupplies(SessionRefused):
-    """Facts: sessions."""
+    """Facts: session_count, of its own sessions that are about to copy it."""
 
     code = "REPLICA_SUPPLIES"
 

@@ -50,12 +50,14 @@ def end_supplying(conn: Connection, session_id: str) -> None:
 def require_not_supplying(row: SessionRow, status: ReplicaStatus) -> None:
     """Raise unless the replica may be emptied; half a copy supplies nobody.
 
+    By how many sessions, and not by which: whoever knows the name of one could send batches in it.
+
     Raises: ReplicaSupplies.
     """
-    sessions = sorted(_current(row))
-    if sessions and status is not ReplicaStatus.INITIALIZING:
-        detail = f"this replica is about to be copied itself, by session {sessions[0]}"
-        raise ReplicaSupplies(detail, {"sessions": sessions})
+    count = len(_current(row))
+    if count and status is not ReplicaStatus.INITIALIZING:
+        detail = "this replica is about to be copied itself; the service that has it lists the sessions"
+        raise ReplicaSupplies(detail, {"session_count": count})
 
 
 def _current(row: SessionRow) -> Mapping[str, float]:
