@@ -38,7 +38,7 @@ from app.main import create_app
 from app.readiness import Readiness, room_of
 from app.replication.replica.replicas import note_supplied
 from app.room import Room
-from app.settings import Settings
+from app.settings import Settings, variables_like_settings
 from app.starting import (
     EXIT_BUSY,
     EXIT_CONFIGURATION,
@@ -81,7 +81,7 @@ class _Beside(NamedTuple):
 def serve(settings: Settings) -> int:
     """Run API, runner and housekeeping until SIGTERM; returns the exit code."""
     configure_logging()
-    tell_unknown_settings(os.environ)
+    tell_unknown_settings(variables_like_settings())
     os.umask(0o077)
     try:
         check_verbs()
@@ -207,7 +207,7 @@ def _start(worker: Worker, server: Server, crew: Crew | None) -> None:
 def run_worker(settings: Settings) -> int:
     """Run jobs without an API, on a PostgreSQL metadata, until SIGTERM; returns the exit code."""
     configure_logging()
-    tell_unknown_settings(os.environ)
+    tell_unknown_settings(variables_like_settings())
     os.umask(0o077)
     try:
         check_verbs()

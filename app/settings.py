@@ -1,5 +1,6 @@
 """Every limit of the service, with its unit in its name. Environment: `LETHE_` and the name in capitals."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -366,3 +367,9 @@ class Settings(BaseSettings):
     def effective_archive_root(self) -> Path:
         """Where archives lie when an admin names no other root."""
         return (self.archive_root or self.data_dir / "archive").absolute()
+
+
+def variables_like_settings() -> list[str]:
+    """The names of the variables that begin as those of settings do, in capitals."""
+    prefix = Settings.model_config["env_prefix"]
+    return [name.upper() for name in os.environ if name.upper().startswith(prefix)]

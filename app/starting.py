@@ -112,11 +112,15 @@ def check_settings(settings: Settings) -> None:
 
 
 def tell_unknown_settings(variables: Iterable[str]) -> None:
-    """Say which variables look like settings and are none: with a slip of the pen a default holds."""
+    """Say which variables look like settings and are none: with a slip of the pen a default holds.
+
+    Args:
+        variables: names that begin with `LETHE_`, in capitals.
+    """
     known = sorted(f"LETHE_{name.upper()}" for name in Settings.model_fields)
-    for name in sorted(each.upper() for each in variables):
+    for name in sorted(variables):
         of_group = name.partition("__")[0]  # what is none in a group ends the start
-        if not name.startswith("LETHE_") or of_group in known or OF_OTHERS.fullmatch(name):
+        if of_group in known or OF_OTHERS.fullmatch(name):
             continue
         logger.warning(
             "a variable that is no setting of this version: it changes nothing; take it away or correct it",

@@ -10,7 +10,7 @@ import sys
 import pytest
 from structlog.testing import capture_logs
 
-from app.settings import Settings
+from app.settings import Settings, variables_like_settings
 from app.starting import (
     Misconfigured,
     NotNow,
@@ -45,21 +45,25 @@ def test_contradicting_setting_is_named(setting, said) -> None:
     ("variable", "nearest"),
     [
         ("LETHE_LEASE_TTL", "LETHE_LEASE_TTL_S"),
-        ("lethe_allowed_root", "LETHE_ALLOWED_ROOTS"),
+        ("LETHE_ALLOWED_ROOT", "LETHE_ALLOWED_ROOTS"),
         ("LETHE_ZZZZZZZZ", None),
     ],
 )
-def test_a_variable_that_is_no_setting_is_named_with_what_is_meant(variable, nearest) -> None:
+def test_a_variable_that_is_no_setting_is_named_with_what_is_meant(variable, nearest, monkeypatch) -> None:
+    for name in variables_like_settings():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable.lower(), "1")  # as pydantic reads them: capitals or not
+    monkeypatch.setenv("LETHE_DATA_DIR", "/nowhere")
     with capture_logs() as log:
-        tell_unknown_settings(["HOME", variable, "LETHE_DATA_DIR"])
+        tell_unknown_settings(variables_like_settings())
     [warning] = log
     assert warning["log_level"] == "warning"
-    assert (warning["variable"], warning["nearest"]) == (variable.upper(), nearest)
+    assert (warning["variable"], warning["nearest"]) == (variable, nearest)
 
 
 def test_variables_of_settings_of_others_and_of_a_cluster_are_passed_over() -> None:
     settings = [f"LETHE_{name.upper()}" for name in Settings.model_fields]
-    others = ["LETHE_URL", "LETHE_TOKEN", "LETHE_SECRET_SHOP", "LETHE_SPARK__CONF__spark.ui.port", "LETHEAN"]
+    others = ["LETHE_URL", "LETHE_TOKEN", "LETHE_SECRET_SHOP", "LETHE_SPARK__CONF__SPARK.UI.PORT"]
     services = [
         *("LETHE_SERVICE_HOST", "LETHE_SERVICE_PORT", "LETHE_SERVICE_PORT_HTTP", "LETHE_API_SERVICE_HOST"),
         *("LETHE_PORT_8765_TCP", "LETHE_PORT_8765_TCP_ADDR", "LETHE_API_PORT", "LETHE_API_PORT_80_TCP_PROTO"),
