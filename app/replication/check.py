@@ -43,7 +43,8 @@ from spark.replication.errors import ReplicationRefused
 from spark.replication.records import ReplicaStatus
 from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.inspect import ReplicaInspection, inspect_replica
-from spark.replication.replica.replica import accept_loss, find_replica, own_max_of
+from spark.replication.replica.replica import find_replica, own_max_of
+from spark.replication.replica.restored import accept_loss
 from spark.targets.connection import Target, connect, sqlite_path
 from spark.targets.errors import UNREACHED, TargetError
 from spark.targets.fence import read_fence

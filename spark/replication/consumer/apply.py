@@ -50,13 +50,13 @@ from spark.replication.replica.extinction_index import judge, read_index
 from spark.replication.replica.part_row import read_row
 from spark.replication.replica.replica import (
     advance_ruv,
-    level_if_reached,
     lock_replica,
     mark_restored,
     read_vectors,
     save_generator,
     snapshot,
 )
+from spark.replication.replica.restored import level_if_reached
 from spark.replication.replica.upsert import entries_of, put_changes, put_entries
 from spark.replication.session_errors import (
     BatchGap,

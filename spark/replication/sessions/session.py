@@ -37,7 +37,6 @@ from spark.replication.records import ReplicaRow, ReplicaStatus, SessionMode, Sn
 from spark.replication.replica.buried import take_bound
 from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.replica import (
-    level_if_reached,
     lock_replica,
     mark_restored,
     read_vectors,
@@ -45,6 +44,7 @@ from spark.replication.replica.replica import (
     save_replica,
     snapshot,
 )
+from spark.replication.replica.restored import level_if_reached
 from spark.replication.session_errors import (
     BoundBeyondCopy,
     ClockSkewed,

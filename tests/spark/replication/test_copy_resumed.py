@@ -17,7 +17,7 @@ from spark.replication import agreements
 from spark.replication.consumer.apply import apply_batch, apply_entries
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
 from spark.replication.records import SessionMode
-from spark.replication.replica import replica
+from spark.replication.replica import restored
 from spark.replication.replica.entries import read_entries
 from spark.replication.sessions.calls import Acquired, Resuming
 from spark.replication.sessions.row import Ticket
@@ -180,12 +180,12 @@ class Pair:
             now_s = self.now_s()
             if self.random.random() < 0.5:
                 incarnation = f"inc_given_up_{now_s}"
-                replica.accept_loss(supplier.conn, incarnation=incarnation, now_s=now_s)
+                restored.accept_loss(supplier.conn, incarnation=incarnation, now_s=now_s)
                 supplier.memory = (incarnation, supplier.state().vectors.ruv.get(1))
             else:
                 session(self.third, supplier, trusted=(1, 2, 3))
                 if supplier.state().replica.status == "RESTORED":
-                    replica.accept_loss(supplier.conn, incarnation="inc_given_up", now_s=now_s)
+                    restored.accept_loss(supplier.conn, incarnation="inc_given_up", now_s=now_s)
                     supplier.memory = ("inc_given_up", supplier.state().vectors.ruv.get(1))
         assert supplier.state().replica.status == "ONLINE"
 
@@ -281,7 +281,7 @@ def test_a_supplier_that_lost_what_it_had_copied_begins_anew(tmp_path: Path) -> 
         pair.supplier.write(b"k00", value=b"lost")
         pair.copy(pages=2)
         pair.supplier.put_back(kept, metadata=False)
-        replica.accept_loss(pair.supplier.conn, incarnation="inc_0", now_s=pair.now_s())
+        restored.accept_loss(pair.supplier.conn, incarnation="inc_0", now_s=pair.now_s())
         pair.supplier.memory = ("inc_0", pair.supplier.state().vectors.ruv.get(1))
         pair.now_s()
         assert pair.supplier.write(b"k59", value=b"later")

@@ -29,7 +29,8 @@ from spark.replication.records import SessionMode
 from spark.replication.replica.digest import digest_entries
 from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.local_write import Expected, KeyExtinct, RequestWritten
-from spark.replication.replica.replica import accept_loss, ensure_layout, mark_restored
+from spark.replication.replica.replica import ensure_layout, mark_restored
+from spark.replication.replica.restored import accept_loss
 from spark.replication.session_errors import ClockSkewed
 from spark.replication.sessions.clock_bound import AHEAD_MAX_S
 from spark.replication.sessions.peers import (

@@ -29,7 +29,6 @@ from spark.replication.replica.local_write import (
     write_group,
 )
 from spark.replication.replica.replica import (
-    accept_loss,
     advance_ruv,
     ensure_layout,
     lock_replica,
@@ -38,6 +37,7 @@ from spark.replication.replica.replica import (
     save_generator,
     snapshot,
 )
+from spark.replication.replica.restored import accept_loss
 from spark.replication.replica.upsert import entries_of, put_changes, put_entries
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetError, TargetLockTimeout

@@ -27,15 +27,12 @@ from spark.replication.errors import (
 from spark.replication.records import ReplicaRow, ReplicaStatus
 from spark.replication.replica.replica import (
     Expected,
-    GivenUp,
-    accept_loss,
     adjust_generator,
     advance_ruv,
     check_restored,
     create_file,
     ensure_layout,
     find_replica,
-    level_if_reached,
     lock_replica,
     mark_restored,
     own_max_of,
@@ -44,6 +41,7 @@ from spark.replication.replica.replica import (
     save_replica,
     snapshot,
 )
+from spark.replication.replica.restored import GivenUp, accept_loss, level_if_reached
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import TargetDatabaseMissing, TargetError, TargetReadOnly
 from tests.spark.replication.replica_tables import NOW_S, csn, opened, rolled_back

@@ -23,7 +23,7 @@ from spark.replication import agreements
 from spark.replication.consumer import apply
 from spark.replication.errors import ReplicaNotWhole
 from spark.replication.records import ReplicaStatus, SessionMode
-from spark.replication.replica import appending, local_write, replica
+from spark.replication.replica import appending, local_write, replica, restored
 from spark.replication.sessions import session
 from spark.replication.supplier.decide import Strategy
 from spark.replication.trimming import units as trim
@@ -491,7 +491,7 @@ class World:
             is_whole = all(csn <= has.get(rid, "") for rid, csn in seen.vectors.purged.items())
             if is_able and is_whole and seen.vectors.ruv.get(site.rid, "") > own:
                 raise Violation("RESTORED_NEVER_ENDS", f"{site.name}: {link.supplier.name} has what it lacks")
-        given = replica.accept_loss(site.conn, incarnation=site.new_incarnation(), now_s=site.clock_s)
+        given = restored.accept_loss(site.conn, incarnation=site.new_incarnation(), now_s=site.clock_s)
         assert given is not None
         after, upto = given.after or "", given.upto or ""
         self.oracle.give_up({csn for csn in self.oracle.shown if csn.rid == site.rid and after < csn <= upto})
