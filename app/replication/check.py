@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from sqlmodel import col, select
@@ -41,7 +40,6 @@ from spark.formats.replica import LAYOUT_VERSION, tables_of
 from spark.replication.dead_letters import Direction, open_csns
 from spark.replication.errors import ReplicationRefused
 from spark.replication.records import ReplicaStatus
-from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.inspect import ReplicaInspection, inspect_replica
 from spark.replication.replica.replica import find_replica, own_max_of
 from spark.replication.replica.restored import accept_loss
@@ -217,8 +215,7 @@ def recover_replica(database: Database, settings: Settings, store: Store, _actor
             remember_incarnation(database, store.id, incarnation=incarnation, own_max=own_max)
             with writer_turn(conn):
                 now_s = int(database.clock.now().timestamp())
-                log_again = partial(log_left_over, conn, tables_of(conn), now_s=now_s)
-                given_up = accept_loss(conn, incarnation=incarnation, now_s=now_s, online=log_again)
+                given_up = accept_loss(conn, incarnation=incarnation, now_s=now_s)
             if given_up is None:  # a session has brought the changes meanwhile
                 adopt_replica(database, conn, store.id)
         resources = (trim_resource(store), tombstone_resource(store))

@@ -148,6 +148,7 @@ def apply_batch(
         ruv, extinct = _write(conn, tables, row, sorted_out, chain)
         if status is ReplicaStatus.RESTORED:
             level_if_reached(conn, tables, own_max=ruv.get(found.replica.rid), now_s=now_s)
+            ruv = read_vectors(conn).ruv
         row = _renewed(conn, tables, row, ticket)
     return _applied(ticket, sorted_out, ruv=ruv, expires_at=row.expires_at, extinct=extinct)
 
@@ -268,7 +269,7 @@ def _meets_local_writes(found: Snapshot, sorted_out: Sorted, *, now_s: int) -> b
     So it is where own changes come back, and where the next local write would not be newer than what is
     applied now: it would lose against a change that its writer could see. And an extinction forbids keys.
     """
-    greatest = _greatest(sorted_out)
+    greatest = sorted_out.greatest
     if greatest is None:
         return False
     if _extinctions_of(sorted_out.applied).num_rows:
@@ -283,7 +284,7 @@ def _after_local_writes(
     lock_replica(conn, tables)
     found = snapshot(conn)
     sorted_out = _sort_out(conn, tables, arrival, found, now_s=now_s, ahead_max_s=ahead_max_s)
-    greatest = _greatest(sorted_out)
+    greatest = sorted_out.greatest
     if greatest is not None:
         try:
             followed = adjust(found.generator, remote=greatest, now_s=now_s)
@@ -295,10 +296,6 @@ def _after_local_writes(
         return found.replica.status, sorted_out
     mark_restored(conn, upto=own.last)
     return ReplicaStatus.RESTORED, sorted_out
-
-
-def _greatest(sorted_out: Sorted) -> Csn | None:
-    return max((each.last for each in sorted_out.advances.values()), default=None)
 
 
 def _next(generator: GeneratorState, *, now_s: int) -> Csn:

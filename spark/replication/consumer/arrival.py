@@ -65,6 +65,11 @@ class Sorted:
     halted: int
     advances: Mapping[int, Advance]
 
+    @property
+    def greatest(self) -> Csn | None:
+        """The greatest CSN that is applied; None: nothing is."""
+        return max((each.last for each in self.advances.values()), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:

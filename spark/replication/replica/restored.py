@@ -1,15 +1,18 @@
 """How RESTORED ends: a replica's own changes are back, or an admin accepts that they are lost.
 
+Invariants:
+- a replica that takes own writes again has a record for each of its extinctions: its next own change would
+  hide one without from all others.
 Source: design.md, Replication.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.csn_generator import GeneratorState, adjust
 from spark.replication.records import ReplicaRow, ReplicaStatus
+from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.part_row import read_row
 from spark.replication.replica.replica import lock_replica, own_max_of, save_generator, save_replica
 from spark.targets.connection import Connection
@@ -29,12 +32,13 @@ def level_if_reached(
 ) -> ReplicaStatus:
     """End RESTORED where the own changes are back, inside the transaction that has brought them.
 
-    Cheap where the replica is not RESTORED: one read.
+    Cheap where the replica is not RESTORED: one read. Where it ends, the RUV of the own id may move on.
 
     Args:
         own_max: the RUV of the replica's own id as this transaction leaves it.
     Returns: the status from here on.
-    Raises: ClockSkewExceeded: the own changes are so far ahead that the clock must be wrong.
+    Raises: ClockSkewExceeded, TimestampOutOfRange: the own changes are so far ahead that the clock must be
+        wrong.
     """
     row = read_row(conn, tables)
     if row.status is not ReplicaStatus.RESTORED or not _is_reached(row, own_max):
@@ -45,16 +49,14 @@ def level_if_reached(
     return _end_restored(conn, tables, row, state, now_s=now_s).status
 
 
-def accept_loss(
-    conn: Connection, *, incarnation: str, now_s: int, online: Callable[[], None] = lambda: None
-) -> GivenUp | None:
+def accept_loss(conn: Connection, *, incarnation: str, now_s: int) -> GivenUp | None:
     """End RESTORED without the changes that are missing: an admin says so.
 
     Args:
         incarnation: the new one; nobody mistakes this replica for the one before.
-        online: called in the transaction that makes it ONLINE, where it does.
     Returns: the own changes that are given up; None: the replica is not marked, and nothing was changed.
-    Raises: ReplicaMissing. ClockSkewExceeded: `upto` is so far ahead that the clock must be wrong.
+    Raises: ReplicaMissing. ClockSkewExceeded, TimestampOutOfRange: `upto` is so far ahead that the clock must
+        be wrong.
     """
     tables = tables_of(conn)
     with conn.transaction():
@@ -63,9 +65,7 @@ def accept_loss(
             return None
         own_max = own_max_of(conn, tables)
         given_up = GivenUp(row.rid, None if own_max is None else Csn(own_max), row.restored_upto)
-        row = _end_restored(conn, tables, replace(row, incarnation=incarnation), state, now_s=now_s)
-        if row.status is ReplicaStatus.ONLINE:
-            online()
+        _end_restored(conn, tables, replace(row, incarnation=incarnation), state, now_s=now_s)
     return given_up
 
 
@@ -79,6 +79,8 @@ def _end_restored(
         status = ReplicaStatus.EMPTY if row.generation is None else row.status_when_level
     row = replace(row, status=status, restored_upto=None)
     save_replica(conn, tables, row)
+    if status is ReplicaStatus.ONLINE:
+        log_left_over(conn, tables, now_s=now_s)
     return row
 
 

@@ -35,7 +35,6 @@ from spark.replication.proofs.judging import (
 from spark.replication.proofs.shown_proofs import shown_history
 from spark.replication.records import ReplicaRow, ReplicaStatus, SessionMode, Snapshot, Vectors
 from spark.replication.replica.buried import take_bound
-from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.replica import (
     lock_replica,
     mark_restored,
@@ -367,15 +366,14 @@ def _go_online(
         raise TotalIncomplete(detail, {"rids": list(beyond)})
     replica, _ = lock_replica(conn, tables)
     # Own changes that were missing before may be missing still: then it stays read-only.
-    status = replica.status_when_level if replica.restored_upto is None else ReplicaStatus.RESTORED
-    save_replica(conn, tables, replace(replica, status=status, incarnation=completion.incarnation))
+    restored = replace(replica, status=ReplicaStatus.RESTORED, incarnation=completion.incarnation)
+    save_replica(conn, tables, restored)
     own_max = read_vectors(conn).ruv.get(replica.rid)
     status = level_if_reached(conn, tables, own_max=own_max, now_s=now_s)
     # Whoever is put back now must still lack what it lacks already.
     lacking = replica.restored_upto if status is ReplicaStatus.RESTORED else None
+    # Adopted is what stays, whatever becomes of this transaction: no change that is logged with the end.
     completion.adopt(completion.incarnation, max(filter(None, (own_max, lacking)), default=None))
-    if status is ReplicaStatus.ONLINE:  # adopted is what stays, whatever becomes of this transaction
-        log_left_over(conn, tables, now_s=now_s)
 
 
 def _acquired(conn: Connection, row: SessionRow, found: Snapshot) -> Acquired:

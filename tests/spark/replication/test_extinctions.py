@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,6 @@ from spark.replication.consumer.extinctions import (
 from spark.replication.errors import ReplicaNotOnline, ReplicaWasRestored
 from spark.replication.records import SessionMode
 from spark.replication.replica.digest import digest_entries
-from spark.replication.replica.extinction_records import log_left_over
 from spark.replication.replica.local_write import Expected, KeyExtinct, RequestWritten
 from spark.replication.replica.replica import ensure_layout, mark_restored
 from spark.replication.replica.restored import accept_loss
@@ -359,10 +357,54 @@ def test_an_extinction_without_a_record_waits_for_the_loss_of_own_changes_to_be_
     completion = Completion("inc_second", lambda *_: None)
     release(side.conn, Ticket(SESSION, epoch), now_s=NOW_S, complete=completion)
     assert (side.status()[0], side.logged(), known(side).csn) == ("RESTORED", [], at)
-    log_again = partial(log_left_over, side.conn, tables_of(side.conn), now_s=NOW_S)
-    assert accept_loss(side.conn, incarnation="inc_third", now_s=NOW_S, online=log_again) is not None
+    assert accept_loss(side.conn, incarnation="inc_third", now_s=NOW_S) is not None
     assert side.logged() == [known(side).csn]
     assert known(side).csn > csn(1_000_100, OWN_RID)
+
+
+def discard_beside_a_loss(side: ConsumerSide, origin: int, *, upto: Csn) -> Csn:
+    """The CSN of an extinction whose record a discarding copy took, at a replica that stayed RESTORED."""
+    if origin == OWN_RID:
+        at = commit(side)
+    else:
+        at, epoch = csn(1, 3), side.acquire().epoch
+        side.apply([record(at, None, extinction())], epoch=epoch, seq=1)
+        side.release(epoch=epoch)
+    mark_restored(side.conn, upto=upto)
+    ruv = {1: csn(5, 1)}
+    epoch = side.acquire(mode=SessionMode.TOTAL, ruv=ruv, discard=True).epoch
+    complete_total(side.conn, Ticket(SESSION, epoch), ruv=ruv, generation=GENERATION, now_s=NOW_S)
+    completion = Completion("inc_second", lambda *_: None)
+    release(side.conn, Ticket(SESSION, epoch), now_s=NOW_S, complete=completion)
+    assert (side.status()[0], side.logged(), known(side).csn) == ("RESTORED", [], at)
+    return at
+
+
+@pytest.mark.parametrize("origin", [OWN_RID, 3])
+def test_an_extinction_without_a_record_is_logged_when_the_lost_own_changes_come_back(
+    side: ConsumerSide, origin: int
+) -> None:
+    upto = csn(7, OWN_RID)
+    at = discard_beside_a_loss(side, origin, upto=upto)
+    epoch = side.acquire(ruv={1: csn(5, 1), OWN_RID: upto}).epoch
+    done = side.apply([change(upto, None, key=b"z")], epoch=epoch, seq=1)
+    again = known(side)
+    assert (side.status()[0], again.rid, side.logged()) == ("ONLINE", OWN_RID, [upto, again.csn])
+    assert again.csn > max(at, upto)
+    assert done.ruv == side.ruv() == {1: csn(5, 1), OWN_RID: again.csn}
+
+
+@pytest.mark.parametrize("origin", [OWN_RID, 3])
+def test_an_extinction_without_a_record_is_logged_when_an_acquire_finds_nothing_lost(
+    side: ConsumerSide, origin: int
+) -> None:
+    upto = csn(7, OWN_RID)
+    discard_beside_a_loss(side, origin, upto=upto)
+    side.conn.execute(f"update {tables_of(side.conn).replica} set restored_upto = null")
+    acquired = side.acquire(ruv={1: csn(5, 1)})
+    again = known(side)
+    assert (side.status()[0], again.rid, side.logged()) == ("ONLINE", OWN_RID, [again.csn])
+    assert acquired.ruv == side.ruv() == {1: csn(5, 1), OWN_RID: again.csn}
 
 
 def test_extinctions_outlive_a_total_copy_of_a_supplier_without_them(side: ConsumerSide) -> None:
