@@ -54,6 +54,7 @@ __all__ = [
 
 REQUESTS_KEPT_S: Final = 7 * 86_400
 _KEYS_AT_ONCE: Final = 500
+_FORGOTTEN_AT_ONCE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,27 @@ def _write(
 def forget_requests(conn: Connection, tables: ReplicaTables, *, now_s: int) -> None:
     """Remove the answers of keyed requests that are kept no longer; `now_s` by the target's clock."""
     conn.execute(f"delete from {tables.requests} where at_s <= :at_s", {"at_s": now_s - REQUESTS_KEPT_S})
+
+
+def forget_given_up(conn: Connection, tables: ReplicaTables, *, after: str | None) -> None:
+    """Remove the answers of keyed requests whose own changes are given up: asked again, they are written.
+
+    In the transaction that gives them up.
+
+    Args:
+        after: the greatest own CSN that is kept, or comes back; None: none is.
+    """
+    last = ""
+    while rows := conn.execute(
+        f"select request_key, answer from {tables.requests} where request_key > :last"
+        f" order by request_key limit {_FORGOTTEN_AT_ONCE}",
+        {"last": last},
+    ):
+        gone = [key for key, answer in rows if (json.loads(answer)["last_csn"] or "") > (after or "")]
+        conn.execute_many(
+            f"delete from {tables.requests} where request_key = :key", [{"key": key} for key in gone]
+        )
+        last = rows[-1][0]
 
 
 def _stored(

@@ -13,6 +13,7 @@ from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.csn_generator import GeneratorState, adjust
 from spark.replication.records import ReplicaRow, ReplicaStatus
 from spark.replication.replica.extinction_records import log_left_over
+from spark.replication.replica.local_write import forget_given_up
 from spark.replication.replica.part_row import read_row
 from spark.replication.replica.replica import lock_replica, own_max_of, save_generator, save_replica
 from spark.targets.connection import Connection
@@ -65,6 +66,7 @@ def accept_loss(conn: Connection, *, incarnation: str, now_s: int) -> GivenUp | 
             return None
         own_max = own_max_of(conn, tables)
         given_up = GivenUp(row.rid, None if own_max is None else Csn(own_max), row.restored_upto)
+        forget_given_up(conn, tables, after=own_max)
         _end_restored(conn, tables, replace(row, incarnation=incarnation), state, now_s=now_s)
     return given_up
 

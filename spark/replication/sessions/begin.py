@@ -7,6 +7,7 @@ from typing import Final
 from spark.formats.replica import ReplicaTables
 from spark.replication.proofs.judging import require_covered
 from spark.replication.records import ReplicaRow, ReplicaStatus, Vectors
+from spark.replication.replica.local_write import forget_given_up
 from spark.replication.replica.part_row import put_part
 from spark.replication.replica.replica import save_replica
 from spark.replication.session_errors import (
@@ -64,6 +65,9 @@ def begin_total(
         except (ConsumerAhead, HistoryDiverged) as ahead:
             _require_consent(ahead, request, consent)
             is_discarding = True
+            is_ahead_only = isinstance(ahead, ConsumerAhead) and replica.generation == request.generation
+            kept = request.ruv.get(replica.rid) if is_ahead_only else None
+            forget_given_up(conn, tables, after=kept)
         else:
             _require_trust(conn, tables, vectors, request, consent)
     _empty(conn, tables)
