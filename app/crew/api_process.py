@@ -42,7 +42,6 @@ from app.tracing import TRACING
 
 RETRY_S: Final = 1.0
 CLOCK_EVERY_S: Final = 60.0
-TICKS_PER_NEWS: Final = 10
 SILENT_TURNS_MAX: Final = 10
 """So many seconds without news, and it says that it turns."""
 logger = structlog.get_logger("lethe.server")
@@ -57,9 +56,8 @@ class ApiServer(Server):
         """Nothing: the first process decides."""
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
-        if counter % TICKS_PER_NEWS == 0:
-            self.each_second()
+        """Once a second."""
+        self.each_second()
         return await super().on_tick(counter)
 
 
@@ -198,7 +196,7 @@ def _obey(commands: BinaryIO, app: FastAPI, server: ApiServer, readiness: _Readi
             app.state.feed.end_waits()
             app.state.change_feeds.end_waits()
         elif word == Word.LEAVE:
-            server.should_exit = True
+            server.end()
             return
     os._exit(EXIT_BUSY)  # the first process is gone: whoever starts next wants the port
 

@@ -1,10 +1,12 @@
 """The HTTP server of a process: uvicorn that drains, takes new certificates, and counts who comes in."""
 
+import asyncio
 import signal
 import socket
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +23,9 @@ from app.starting import CannotStart, check_certificate, door_limits
 EXIT_OK = 0
 NO_SIGNAL = 0
 """The process ends by itself."""
+TURN_S = 1.0
+TICKS_A_TURN = 10
+"""uvicorn counts tenths of a second, and writes the date of its answers anew at each tenth of them."""
 logger = structlog.get_logger("lethe.server")
 
 
@@ -61,7 +66,11 @@ class CertificateFiles:
 
 
 class Server(uvicorn.Server):
-    """uvicorn that drains: on SIGTERM it answers 503 on /readyz until the jobs have stopped, then ends."""
+    """uvicorn that drains: on SIGTERM it answers 503 on /readyz until the jobs have stopped, then ends.
+
+    uvicorn's own loop wakes ten times a second to see whether it shall end. This one turns once a second, and
+    is woken by whoever ends it.
+    """
 
     def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None], door: Door) -> None:
         super().__init__(config)
@@ -70,6 +79,8 @@ class Server(uvicorn.Server):
             self._certificates = CertificateFiles(Path(config.ssl_certfile), Path(config.ssl_keyfile))
         self._drain = drain
         self._draining: threading.Thread | None = None
+        self._ends = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.door = door
         self.exit_code = EXIT_OK
 
@@ -77,7 +88,7 @@ class Server(uvicorn.Server):
         """First signal: drain; second: leave at once."""
         if self._draining is not None:
             self.force_exit = True
-            self.should_exit = True
+            self.end()
             return
         self._draining = threading.Thread(
             target=self._drain_and_exit, args=(sig,), name="lethe-drain", daemon=True
@@ -89,7 +100,7 @@ class Server(uvicorn.Server):
             tell_stopping(sig)  # not in the signal's handler: it may have interrupted a line
             self._drain()
         finally:
-            self.should_exit = True
+            self.end()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say where it listens as soon as it does."""
@@ -102,14 +113,29 @@ class Server(uvicorn.Server):
             address = f"[{host}]" if ":" in host else host
             logger.info("listening", url=f"{scheme}://{address}:{port}")
 
+    async def main_loop(self) -> None:
+        """Turn until it shall end."""
+        self._loop = asyncio.get_running_loop()
+        turns = 0
+        while not await self.on_tick(turns):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ends.wait(), TURN_S)
+            turns += 1
+
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; what is late is looked for once."""
-        if counter % 10 == 0:
-            self.door.sweep()
-            BOUNDS.sum_up()
-            if self._certificates is not None and self.config.ssl is not None:
-                self._certificates.look(self.config.ssl)
-        return await super().on_tick(counter)
+        """Once a second: what is late is looked for, and uvicorn's own."""
+        self.door.sweep()
+        BOUNDS.sum_up()
+        if self._certificates is not None and self.config.ssl is not None:
+            self._certificates.look(self.config.ssl)
+        return await super().on_tick(counter * TICKS_A_TURN)
+
+    def end(self) -> None:
+        """Take no more connections and leave the loop; from any thread, and from a signal's handler."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self._ends.set)
 
     def leave(self, code: int) -> None:
         """End with a code; from any thread."""
