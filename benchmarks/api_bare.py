@@ -30,9 +30,10 @@ from app.jobs.models import JobRead
 from benchmarks.api import purge
 from benchmarks.gates import Gate
 from benchmarks.process_tree import tree_cpu_s
-from tests.http.service_process import ServiceProcess, free_port
+from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 from tests.http.targets import copy_reference
+from tests.ports import free_port
 
 RATIO_MAX = 1.2
 CLIENTS = 4

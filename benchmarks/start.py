@@ -25,7 +25,8 @@ from statistics import median
 
 from benchmarks.gates import Gate
 from benchmarks.process_tree import KIB, tree_cpu_s
-from tests.http.service_process import LETHE, free_port
+from tests.http.service_process import LETHE
+from tests.ports import free_port
 
 ROUNDS = 5
 READY_MAX_S = 1.5

@@ -27,8 +27,9 @@ from typing import Any
 
 import httpx
 
-from tests.http.service_process import environment, free_port
+from tests.http.service_process import environment
 from tests.http.targets import CUTOFF, copy_reference
+from tests.ports import free_port
 
 HERE = Path(__file__).parents[1]
 PATIENCE_S = 60.0

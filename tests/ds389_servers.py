@@ -25,6 +25,8 @@ from typing import Any
 
 import ldap3
 
+from tests.ports import free_port
+
 SUFFIX = "dc=example,dc=com"
 MANAGER = "cn=Directory Manager"
 PASSWORD = "a-secret-of-the-manager"
@@ -69,12 +71,6 @@ def _path() -> str:
 def _hashed(password: str) -> str:
     salt = os.urandom(8)
     return "{SSHA}" + base64.b64encode(hashlib.sha1(password.encode() + salt).digest() + salt).decode()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @dataclass

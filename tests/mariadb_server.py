@@ -14,7 +14,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+
+from tests.ports import free_port
 
 PROGRAMS = ("mariadbd", "mysqld")
 INSTALLERS = ("mariadb-install-db", "mysql_install_db")
@@ -128,7 +129,7 @@ class PrivateMariadb:
         """Start on a free port, or on the former one, and wait until it answers."""
         assert self._process is None
         for _ in range(START_ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._spawn(port)
             if self._wait_ready(port):
                 return
@@ -234,12 +235,6 @@ def _die_with(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return set_death_signal
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

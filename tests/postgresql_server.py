@@ -16,7 +16,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.ports import free_port
 
 SUPERUSER = "lethe"
 GUARDED_ROLE = "lethe_guarded"
@@ -113,12 +114,6 @@ def _die_with(parent: int) -> Callable[[], None]:
     return set_death_signal
 
 
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class PostgresqlServer:
     """One server with a data directory of its own."""
 
@@ -193,7 +188,7 @@ class PostgresqlServer:
         """Start on a free port, or on the former one, and wait until it answers."""
         assert self._process is None
         for attempt in range(START_ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._spawn(port)
             if self._wait_ready(port):
                 self.port = port

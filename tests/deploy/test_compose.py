@@ -14,7 +14,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.http.service_process import LETHE, START_MAX_S, USUAL, environment, free_port
+from tests.http.service_process import LETHE, START_MAX_S, USUAL, environment
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).parents[2]
 COMPOSE: Final[dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())

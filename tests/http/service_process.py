@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import sqlite3
 import ssl
 import subprocess
@@ -25,6 +24,7 @@ from lethe_client import Lethe
 from app.db import Database
 from migrations.upgrade import upgrade
 from tests.forge import Forked, run_lethe, start_lethe
+from tests.ports import free_port
 from tests.typed_jobs import check_answer
 
 ROOT = Path(__file__).parents[2]
@@ -56,13 +56,6 @@ def metadata_at_head() -> bytes:
 
 class ServiceStartError(Exception):
     """The process ended or was not ready in time; the text holds the end of its log."""
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:

@@ -14,9 +14,10 @@ import httpx
 import pytest
 
 from tests.conftest import SharedServer
-from tests.http.service_process import NO_TLS, ServiceProcess, free_port, run_to_end
+from tests.http.service_process import NO_TLS, ServiceProcess, run_to_end
 from tests.http.shop import Shop, wait_for
 from tests.http.targets import REMOVED_3X, copy_reference
+from tests.ports import free_port
 
 pytestmark = pytest.mark.postgresql
 PROCESSES = 2

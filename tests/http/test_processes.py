@@ -14,9 +14,10 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests.http.events import listed, stream
-from tests.http.service_process import ServiceProcess, free_port, run_to_end
+from tests.http.service_process import ServiceProcess, run_to_end
 from tests.http.shop import Shop, wait_for
 from tests.http.targets import REMOVED_3X, copy_reference
+from tests.ports import free_port
 
 EXIT_BUSY = 75
 EXIT_CONFIGURATION = 78

@@ -21,9 +21,10 @@ import httpx
 import pytest
 
 from tests.http.problem import problem
-from tests.http.service_process import ServiceProcess, environment, free_port
+from tests.http.service_process import ServiceProcess, environment
 from tests.http.shop import Shop, wait_for
 from tests.http.targets import copy_reference
+from tests.ports import free_port
 
 HEADERS = b"GET /v1/jobs HTTP/1.1\r\nHost: lethe\r\nX-Slow: "
 BODY = (

@@ -12,7 +12,8 @@ import pytest
 
 from tests.certificates import make_certificate
 from tests.forge import start_lethe
-from tests.http.service_process import LETHE, environment, free_port
+from tests.http.service_process import LETHE, environment
+from tests.ports import free_port
 
 DEADLINE_S = 60.0
 

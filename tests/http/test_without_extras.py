@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from tests.http.events import listed
-from tests.http.service_process import LETHE, START_MAX_S, USUAL, environment, free_port
+from tests.http.service_process import LETHE, START_MAX_S, USUAL, environment
 from tests.http.targets import copy_reference
 from tests.je_data import unpack
+from tests.ports import free_port
 
 LACKING = """
 import sys

@@ -20,6 +20,7 @@ from lethe_client import Job, Lethe, RetryPolicy
 
 from tests.forge import Forked, start_lethe
 from tests.http.service_process import put_metadata_at_head
+from tests.ports import free_port
 
 LETHE = Path(sys.executable).with_name("lethe")
 START_TIMEOUT_S = 60.0
@@ -37,13 +38,6 @@ QUICK: Mapping[str, str] = {
     "LETHE_PROGRESS_INTERVAL_S": "0.2",
     "LETHE_CANCEL_GRACE_S": "1",
 }
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:

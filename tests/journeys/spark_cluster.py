@@ -21,8 +21,9 @@ from random import Random
 
 from spark.pool.jvm import spark_home
 from spark.pool.options import default_cds_archive
-from tests.journeys.service import Service, _die_with_the_test, free_port, until
+from tests.journeys.service import Service, _die_with_the_test, until
 from tests.journeys.spark_processes import DAEMON, children_of, command_of, descendants_of, ended
+from tests.ports import free_port
 
 CHECKOUT = Path(__file__).parents[2]
 START_TIMEOUT_S = 90.0

@@ -21,8 +21,9 @@ from tests.journeys.ground import (
     expect,
     instant,
 )
-from tests.journeys.service import LETHE, Service, environment, free_port
+from tests.journeys.service import LETHE, Service, environment
 from tests.oracles.symmetricds import Place, snapshot
+from tests.ports import free_port
 from tests.postgresql_server import PostgresqlServer
 
 pytestmark = pytest.mark.journey

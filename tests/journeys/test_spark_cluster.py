@@ -32,7 +32,7 @@ from tests.journeys.ground import (
     fingerprint,
     purge_request,
 )
-from tests.journeys.service import Service, await_job, free_port, succeeded, until
+from tests.journeys.service import Service, await_job, succeeded, until
 from tests.journeys.spark_cluster import (
     QUICK_JAVA,
     Cluster,
@@ -43,6 +43,7 @@ from tests.journeys.spark_cluster import (
 )
 from tests.journeys.spark_processes import command_of, descendants_of, ended, send_all
 from tests.oracles.symmetricds import Place, snapshot
+from tests.ports import free_port
 from tests.postgresql_server import GUARDED_ROLE, PostgresqlServer
 
 pytestmark = pytest.mark.journey

@@ -13,7 +13,8 @@ import pytest
 
 from app.db import Database
 from migrations.upgrade import upgrade
-from tests.http.service_process import LETHE, NO_TLS, environment, free_port
+from tests.http.service_process import LETHE, NO_TLS, environment
+from tests.ports import free_port
 
 HELP_MAX, READY_MAX = 2.0, 3.5
 """Times the processor time of an interpreter that does nothing but load the libraries, in the same run."""

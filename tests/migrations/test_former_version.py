@@ -15,7 +15,7 @@ import pytest
 from app.db import Database
 from migrations.upgrade import current_revision, head_revision
 from tests.journeys.ground import assert_exact
-from tests.journeys.service import Service, await_job, free_port, started, succeeded
+from tests.journeys.service import Service, await_job, started, succeeded
 from tests.migrations import landed, peers
 from tests.migrations.former import (
     BEFORE_SCHEDULES,
@@ -35,6 +35,7 @@ from tests.migrations.former import (
     store_of,
 )
 from tests.oracles.symmetricds import snapshot
+from tests.ports import free_port
 from tests.spark.events.catalogs import LoadedCatalog, conninfo_of, run_dump
 
 NEW = {**SETTINGS, "LETHE_MIGRATE": "true", "LETHE_LABELS": "nobody"}

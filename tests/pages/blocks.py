@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.http.service_process import LETHE, environment, free_port
+from tests.http.service_process import LETHE, environment
 from tests.pages.command import forged_command
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted(

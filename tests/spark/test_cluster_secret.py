@@ -13,7 +13,8 @@ from spark.exchange.dispatch import Exchange
 from spark.exchange.lease import LeaseTerms
 from spark.pool.options import SparkOptions, default_cds_archive
 from spark.pool.pool import PoolLimits, SparkPool
-from tests.journeys.spark_cluster import Cluster, free_port
+from tests.journeys.spark_cluster import Cluster
+from tests.ports import free_port
 from tests.spark.conftest import wait_until
 from tests.spark.exchange.work import done, made_target, note, work_of
 

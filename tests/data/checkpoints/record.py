@@ -27,8 +27,9 @@ import httpx
 
 from spark.formats.csn import Csn
 from spark.targets.connection import Target
-from tests.http.service_process import environment, free_port
+from tests.http.service_process import environment
 from tests.http.targets import CUTOFF, copy_reference
+from tests.ports import free_port
 from tests.spark.replication.replica_tables import opened, put_records
 
 HERE = Path(__file__).parent
