@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from app.db import Database
-from app.protection.control import Environment, Quiet, sync
-from app.protection.rows import ProtectionKind
-from app.protection.service import NewProtection, create_protection, prove_no_writer
 from app.settings import Settings
 from app.stores.rows import Store
 from spark.erase.calls.calls import DeleteReservedCall, RefusalCode
@@ -24,15 +20,8 @@ from spark.targets.files.control_file import NAME
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import CALLER, make_store  # noqa: F401 -- a fixture
 from tests.regressions.environments import write_history
+from tests.regressions.lost_control_files import Backup, remove, rename
 from tests.spark.erase.hands_at_work import EPOCH, Traced, claim, plan
-
-
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def rename(path: Path) -> None:
-    path.rename(path.with_suffix(".old"))
 
 
 @dataclass
@@ -69,22 +58,11 @@ def test_nothing_is_promised_while_a_deletion_holds_its_file(
     claim(directory)
     file = plan(directory).files[1]
     store = make_store(directory)
-    environment = Environment(store.id, directory)
-    proofs: list[bool] = []
-
-    def back_up() -> None:
-        deed(directory / NAME)
-        new = NewProtection(ProtectionKind.BACKUP, "nightly", timedelta(hours=1), numbers=[file.number])
-        with database.transaction() as db:
-            row = create_protection(db, store.id, new, caller=CALLER, now=clock.now())
-        sync(database, environment, clock=clock)
-        proofs.append(Quiet(database, environment, row.id, [file.number]).step())
-        proofs.append(prove_no_writer(database, settings, store, epoch=99, deadline_s=0, clock=clock))
-
+    backup = Backup(database, settings, clock, store, directory)
     call = DeleteReservedCall(str(directory), file.number, EPOCH, file.identity)
-    delete_reserved(call, layer=Meanwhile(before="rename", deed=back_up), clock=lambda: 0.0)
-    assert proofs == [False, False]
-    assert prove_no_writer(database, settings, store, epoch=100, deadline_s=0, clock=clock)
+    delete_reserved(call, layer=Meanwhile(deed=lambda: backup.begin(file.number, deed)), clock=lambda: 0.0)
+    assert backup.proofs == [False, False]
+    assert backup.finds_nobody(100)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -102,15 +80,15 @@ def test_nobody_is_silent_whose_file_is_renamed_and_not_unlinked_yet(
     file = plan(directory).files[1]
     store = make_store(directory)
     (directory / "ffffffff.del").touch()
-    proofs: list[bool] = []
+    backup = Backup(database, settings, clock, store, directory)
 
     def abort() -> None:
-        proofs.append(prove_no_writer(database, settings, store, epoch=99, deadline_s=0, clock=clock))
+        backup.proofs.append(backup.finds_nobody(99))
 
     call = DeleteReservedCall(str(directory), file.number, EPOCH, file.identity)
     delete_reserved(call, layer=Meanwhile(before="unlink", deed=abort), clock=lambda: 0.0)
-    assert proofs == [False]
-    assert prove_no_writer(database, settings, store, epoch=100, deadline_s=0, clock=clock)
+    assert backup.proofs == [False]
+    assert backup.finds_nobody(100)
 
 
 @pytest.mark.parametrize("deed", [remove, rename])

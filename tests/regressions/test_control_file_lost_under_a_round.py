@@ -6,15 +6,11 @@ answered 201; then the round's write came, the last one before it noticed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from app.db import Database
-from app.protection.control import Environment, Quiet, sync
-from app.protection.rows import ProtectionKind
-from app.protection.service import NewProtection, create_protection, prove_no_writer
 from app.settings import Settings
 from app.stores.rows import Store
 from spark.erase.calls.calls import RefusalCode
@@ -22,15 +18,8 @@ from spark.targets.files.control_file import NAME
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import CALLER, make_store  # noqa: F401 -- a fixture
 from tests.regressions.environments import write_history
+from tests.regressions.lost_control_files import Backup, remove, rename
 from tests.spark.erase.hands_at_work import Meddling, claim, overwrite, plan, rounds_of
-
-
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def rename(path: Path) -> None:
-    path.rename(path.with_suffix(".old"))
 
 
 @pytest.mark.parametrize("deed", [remove, rename])
@@ -49,24 +38,12 @@ def test_nothing_is_promised_while_a_round_holds_the_file_that_it_writes(
     claim(directory)
     file = next(each for each in plan(directory).files if each.entry_count)
     store = make_store(directory)
-    environment = Environment(store.id, directory)
-    proofs: list[bool] = []
-
-    def back_up() -> None:
-        """As between the look at the counter and the write: the writer is at work, and has its locks."""
-        deed(directory / NAME)
-        new = NewProtection(ProtectionKind.BACKUP, "nightly", timedelta(hours=1), numbers=[file.number])
-        with database.transaction() as db:
-            row = create_protection(db, store.id, new, caller=CALLER, now=clock.now())
-        sync(database, environment, clock=clock)
-        proofs.append(Quiet(database, environment, row.id, [file.number]).step())
-        silent = prove_no_writer(database, settings, store, epoch=99, deadline_s=0, clock=clock)
-        proofs.append(silent)
-
+    backup = Backup(database, settings, clock, store, directory)
     [call] = rounds_of(directory, file)
-    overwrite(call, layer=Meddling(at=1, deed=back_up))
-    assert proofs == [False, False]
-    assert prove_no_writer(database, settings, store, epoch=100, deadline_s=0, clock=clock)
+    # Between the look at the counter and the write: the writer is at work, and has its locks.
+    overwrite(call, layer=Meddling(at=1, deed=lambda: backup.begin(file.number, deed)))
+    assert backup.proofs == [False, False]
+    assert backup.finds_nobody(100)
 
 
 @pytest.mark.parametrize("deed", [remove, rename])
