@@ -13,6 +13,7 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.replication.records import SessionMode
+from spark.replication.replica.restored import accept_loss
 from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Completion, complete_total
 from spark.targets.connection import Connection, Target
@@ -27,9 +28,11 @@ from tests.spark.replication.consumer_side import (
     change,
     consumer_side,
 )
+from tests.spark.replication.extinct_keys import discard_beside_a_loss
 from tests.spark.replication.replica_tables import csn, opened
 
 BEGUN_AT = {1: csn(2, 1)}
+LOST = csn(7, OWN_RID)
 Tables = dict[str, list[tuple[Any, ...]]]
 
 
@@ -38,7 +41,8 @@ def held(conn: Connection) -> Tables:
     side = ConsumerSide(conn)
     [row] = side.rows("session")
     moved = [(*row[:9], *row[10:])]
-    return {table: side.rows(table) for table in HELD if table != "dead_letters"} | {"session": moved}
+    tables = ("extinctions", *(table for table in HELD if table != "dead_letters"))
+    return {table: side.rows(table) for table in tables} | {"session": moved}
 
 
 def incremental(side: ConsumerSide) -> int:
@@ -62,6 +66,12 @@ def copied(side: ConsumerSide) -> int:
     epoch = total(side)
     complete(side, epoch)
     return epoch
+
+
+def beside_a_loss(side: ConsumerSide) -> int:
+    """A copy has discarded the record of an extinction, and own changes are missing."""
+    discard_beside_a_loss(side, OWN_RID, upto=LOST)
+    return side.acquire(ruv={1: csn(5, 1), OWN_RID: LOST}).epoch
 
 
 def batch(side: ConsumerSide, epoch: int) -> None:
@@ -96,6 +106,16 @@ def go_online(side: ConsumerSide, epoch: int) -> None:
     side.release(epoch=epoch, complete=Completion("inc_second", adopt))
 
 
+def come_back(side: ConsumerSide, epoch: int) -> None:
+    """The own changes are there again, and the extinction has a record."""
+    side.apply([change(LOST, None)], epoch=epoch, seq=1)
+
+
+def give_up(side: ConsumerSide, _epoch: int) -> None:
+    """An admin accepts that they are lost."""
+    accept_loss(side.conn, incarnation="inc_third", now_s=side.now_s)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["unheard", "unanswered"])
 @pytest.mark.parametrize(
     ("prepare", "act"),
@@ -105,6 +125,8 @@ def go_online(side: ConsumerSide, epoch: int) -> None:
         pytest.param(incremental, begin_total, id="begin-total"),
         pytest.param(total, complete, id="complete-total"),
         pytest.param(copied, go_online, id="go-online"),
+        pytest.param(beside_a_loss, come_back, id="come-back"),
+        pytest.param(beside_a_loss, give_up, id="give-up"),
     ],
 )
 def test_a_death_at_any_statement_leaves_all_or_nothing(
@@ -151,8 +173,11 @@ def _agree(state: Tables) -> None:
         return
     purged = {row[0]: row[3] for row in state["ruv"]}
     assert {rid: logged.get(rid, purged[rid]) for rid in ruv} == ruv
-    keys = {(row[4], row[5]) for row in state["changelog"]}
+    keys = {(row[4], row[5]) for row in state["changelog"] if row[3] == "CHANGE"}
     assert keys <= {(row[0], row[1]) for row in state["entries"]}
+    if status == "ONLINE":
+        logged_ones = {row[1] for row in state["changelog"] if row[3] == "EXTINCTION"}
+        assert {row[1] for row in state["extinctions"]} <= logged_ones
 
 
 def test_a_batch_of_which_nobody_knows_is_answered_after_the_death(place: Target) -> None:

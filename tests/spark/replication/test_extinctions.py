@@ -53,7 +53,15 @@ from tests.spark.replication.consumer_side import (
     records,
     target_of,
 )
-from tests.spark.replication.extinct_keys import ID, SOUND, extinction, local, record, write
+from tests.spark.replication.extinct_keys import (
+    ID,
+    SOUND,
+    discard_beside_a_loss,
+    extinction,
+    local,
+    record,
+    write,
+)
 from tests.spark.replication.replica_tables import NOW_S, csn
 
 ODD_OPERATOR = b'"filter":{"field":{"offset":0,"op":[],"value":"AA==","width":1}}'
@@ -360,24 +368,6 @@ def test_an_extinction_without_a_record_waits_for_the_loss_of_own_changes_to_be_
     assert accept_loss(side.conn, incarnation="inc_third", now_s=NOW_S) is not None
     assert side.logged() == [known(side).csn]
     assert known(side).csn > csn(1_000_100, OWN_RID)
-
-
-def discard_beside_a_loss(side: ConsumerSide, origin: int, *, upto: Csn) -> Csn:
-    """The CSN of an extinction whose record a discarding copy took, at a replica that stayed RESTORED."""
-    if origin == OWN_RID:
-        at = commit(side)
-    else:
-        at, epoch = csn(1, 3), side.acquire().epoch
-        side.apply([record(at, None, extinction())], epoch=epoch, seq=1)
-        side.release(epoch=epoch)
-    mark_restored(side.conn, upto=upto)
-    ruv = {1: csn(5, 1)}
-    epoch = side.acquire(mode=SessionMode.TOTAL, ruv=ruv, discard=True).epoch
-    complete_total(side.conn, Ticket(SESSION, epoch), ruv=ruv, generation=GENERATION, now_s=NOW_S)
-    completion = Completion("inc_second", lambda *_: None)
-    release(side.conn, Ticket(SESSION, epoch), now_s=NOW_S, complete=completion)
-    assert (side.status()[0], side.logged(), known(side).csn) == ("RESTORED", [], at)
-    return at
 
 
 @pytest.mark.parametrize("origin", [OWN_RID, 3])
