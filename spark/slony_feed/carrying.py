@@ -41,6 +41,7 @@ from spark.replication.snapshots.place import ReplicaNotBlank
 from spark.slony_feed.cursor import Cursor, Feed, put_cursor, read_cursor
 from spark.slony_feed.errors import FeedDiffers, FeedMoved, FeedNotAlone
 from spark.slony_feed.keys import SYNC_KEY, value_of
+from spark.slony_feed.printing import printed_alike
 from spark.slony_feed.source import (
     Known,
     origin_sets,
@@ -180,7 +181,7 @@ class Carrier:
             while (block := next(blocks))[0].kind != "SYNC":
                 self._hands.check()
                 require_same_tables(before.known, [each for each in block if each.kind == "EVENT"])
-                writer.take(block)
+                writer.take(printed_alike(self._node, before.known, block))
             [sync] = block
             detail = sync.detail or {}
             at_us = read_instant(self._node, self._catalog, before.feed.origin, sync.seqno)

@@ -18,12 +18,21 @@ from spark.events.records import Catalog
 from spark.slony_feed.errors import FeedTableUnknown
 from spark.targets.connection import Connection, identity
 
+PRINTED: Final = ("timestamptz", "interval", "bytea", "tstzrange", "_timestamptz")
+"""Types of PostgreSQL whose text depends on settings of the session that writes; see `printing`."""
 _ANEW: Final = "begin again with a first copy"
 _TABLES: Final = """
     select t.tab_id, t.tab_set, n.nspname::text, c.relname::text,
         array(select a.attname::text from pg_catalog.pg_index i
             join pg_catalog.pg_class x on x.oid = i.indexrelid and x.relname = t.tab_idxname
             join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey)
+            where i.indrelid = c.oid order by a.attnum),
+        array(select case when b.typnamespace = 'pg_catalog'::regnamespace and b.typname = any(:printed)
+                then b.typname::text end from pg_catalog.pg_index i
+            join pg_catalog.pg_class x on x.oid = i.indexrelid and x.relname = t.tab_idxname
+            join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey)
+            join pg_catalog.pg_type y on y.oid = a.atttypid
+            join pg_catalog.pg_type b on b.oid = coalesce(nullif(y.typbasetype, 0), y.oid)
             where i.indrelid = c.oid order by a.attnum)
     from {tables} t join {sets} s on s.set_id = t.tab_set
     join pg_catalog.pg_class c on c.oid = t.tab_reloid
@@ -59,11 +68,16 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class TableKnown:
-    """A table that is fed, and the columns of its key."""
+    """A table that is fed, and the columns of its key.
+
+    Attributes:
+        types: of these columns, those that sessions print in several ways; none is: empty.
+    """
 
     schema: str
     table: str
     columns: tuple[str, ...]
+    types: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,10 @@ class Known:
 
     def as_json(self) -> dict[str, Any]:
         """As the cursor keeps it."""
-        tables = {str(n): [each.schema, each.table, list(each.columns)] for n, each in self.tables.items()}
+        tables = {
+            str(n): [each.schema, each.table, list(each.columns), *([list(each.types)] if each.types else [])]
+            for n, each in self.tables.items()
+        }
         return {"tables": tables, "sequences": {str(n): list(each) for n, each in self.sequences.items()}}
 
     @classmethod
@@ -83,8 +100,8 @@ class Known:
         """As it was kept."""
         return cls(
             {
-                int(number): TableKnown(schema, table, tuple(columns))
-                for number, (schema, table, columns) in found["tables"].items()
+                int(number): TableKnown(schema, table, tuple(columns), *map(tuple, types))
+                for number, (schema, table, columns, *types) in found["tables"].items()
             },
             {int(number): (schema, name) for number, (schema, name) in found["sequences"].items()},
         )
@@ -174,9 +191,10 @@ def read_known(
         for name in ("tables", "sequences", "sets")
     }
     params = {"origin": origin}
+    rows = conn.execute(_TABLES.format(**own), {**params, "printed": list(PRINTED)})
     tables = {
-        int(number): TableKnown(schema, table, tuple(columns))
-        for number, set_id, schema, table, columns in conn.execute(_TABLES.format(**own), params)
+        int(number): TableKnown(schema, table, tuple(columns), tuple(types) if any(types) else ())
+        for number, set_id, schema, table, columns, types in rows
         if (not sets or set_id in sets) and (not names or f"{schema}.{table}" in names)
     }
     strange = sorted(names.difference(f"{each.schema}.{each.table}" for each in tables.values()))

@@ -3,13 +3,14 @@
 Rules:
 - records are taken in their order: of a key that comes twice the later one stays;
 - an UPDATE has only the columns that changed: the rest is the entry's. One that changes the key is a delete
-  and an insert. A row that is not there for an UPDATE is a gap: nothing of the unit is written;
+  and an insert. A row that is not there for an UPDATE or a DELETE is a gap, and so is one that stands where
+  another is moved to: nothing of the unit is written;
 - rows of tables that are not fed (any more) are left out: `source` has seen to it that none is missing.
 """
 
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -133,7 +134,10 @@ class UnitWriter:
         elif change.kind in ("INSERT", "COPY"):
             self._write(change, table, dict(change.values or {}))
         elif change.kind == "DELETE":
-            self._delete(_key(change, table, change.key))
+            key = _key(change, table, change.key)
+            if self._rows.get(self._name(key)) is None and not self._is_extinct(key):
+                raise _misfit(change, "deletes a row that is not in the replica")
+            self._delete(key)
         elif change.kind == "UPDATE":
             self._update(change, table)
         else:
@@ -145,7 +149,10 @@ class UnitWriter:
         if before is None:
             raise _misfit(change, "changes a row that is not in the replica")
         row = {**before, **(change.values or {})}
-        if _key(change, table, row) != key:
+        moved = _key(change, table, row)
+        if moved != key:
+            if self._rows.get(self._name(moved)) is not None:
+                raise _misfit(change, "moves a row onto another")
             self._delete(key)
         self._write(change, table, row)
 
@@ -202,26 +209,47 @@ class UnitWriter:
     def _name(self, key: str) -> bytes:
         return f"{self._feed.prefix}{key}".encode()
 
+    def _is_extinct(self, key: str) -> bool:
+        """Whether a key was discarded for good: its entry may be gone already."""
+        columns = [pa.array([self._feed.database], pa.binary()), pa.array([self._name(key)], pa.binary())]
+        batch = pa.RecordBatch.from_arrays(columns, names=["database", "key"])
+        return bool(judge(self._index, batch).those_of(batch).num_rows)
+
     def _standing(self, block: Sequence[Change]) -> dict[bytes, Row | None]:
-        """The rows that the UPDATEs of a block begin with, as the replica has them."""
-        wanted = set()
+        """The rows that a block begins with, as the replica has them: whole those of its UPDATEs, those that
+        are deleted or that may stand in the way empty.
+        """
+        whole, others = set(), set()
         for change in block:
             table = self._known.tables.get(-1 if change.table_id is None else change.table_id)
-            if change.kind == "UPDATE" and table is not None:
-                wanted.add(self._name(_key(change, table, change.key)))
-        found: dict[bytes, Row | None] = {}
+            if table is None or change.kind not in ("UPDATE", "DELETE"):
+                continue
+            key = _key(change, table, change.key)
+            if change.kind == "DELETE":
+                others.add(self._name(key))
+                continue
+            whole.add(self._name(key))
+            moved = _key(change, table, {**(change.key or {}), **(change.values or {})})
+            if moved != key:
+                others.add(self._name(moved))
+        return {
+            **{key: {} for key, _value in self._looked_up(others - whole, "null")},
+            **{key: json.loads(bytes(value)) for key, value in self._looked_up(whole, "value")},
+        }
+
+    def _looked_up(self, wanted: Collection[bytes], value: str) -> Iterator[tuple[bytes, Any]]:
+        """Those of some keys that are live, each with what is selected as its value."""
         keys = sorted(wanted)
         for begin in range(0, len(keys), _LOOKED_UP_AT_ONCE):
             some = keys[begin : begin + _LOOKED_UP_AT_ONCE]
             # One look by the key for each: given all keys at once the planner reads the whole table.
             looks = " union all ".join(
-                f"select {at}, value from {self._tables.entries}"
+                f"select {at}, {value} from {self._tables.entries}"
                 f" where database = :database and key = :key{at} and not is_tombstone"
                 for at in range(len(some))
             )
             params = {"database": self._feed.database} | {f"key{at}": key for at, key in enumerate(some)}
-            found |= {some[at]: json.loads(bytes(value)) for at, value in self._conn.execute(looks, params)}
-        return found
+            yield from ((some[at], found) for at, found in self._conn.execute(looks, params))
 
 
 def _key(change: Change, table: TableKnown, values: Row | None) -> str:
