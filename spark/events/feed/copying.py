@@ -3,7 +3,8 @@
 Rules:
 - rows, position and the moment's own snapshot are read in one REPEATABLE READ transaction: the first unit
   behind the copy has what its SYNC sees and this snapshot does not: nothing is missing or comes twice;
-- values are as PostgreSQL's output functions print them, as in the log.
+- values are as PostgreSQL's output functions print them, as in the log;
+- a table is copied without those that inherit from it: the log has their rows as their own, or not at all.
 
 Source: remote_worker.c, copy_set, which keeps a list of log_actionseq for the same purpose.
 """
@@ -105,7 +106,7 @@ def _table(conn: Connection, like: Change, columns: list[str]) -> Iterator[list[
     assert like.table is not None
     quoted = ", ".join(map(conn.dialect.quote, columns))
     place = conn.dialect.qualify(like.schema, like.table)
-    with conn.copy_out(f"copy (select {quoted} from {place}) to stdout") as lines:
+    with conn.copy_out(f"copy (select {quoted} from only {place}) to stdout") as lines:
         block: list[Change] = []
         for line in lines:
             block.append(like._replace(values=dict(zip(columns, values_of(line), strict=True))))

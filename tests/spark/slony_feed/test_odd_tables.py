@@ -153,3 +153,12 @@ def test_a_key_does_not_move_onto_a_row_that_stands(node: SlonyCluster, sqlite_p
         "line/3": "b",
         "line/4": "c",
     }
+
+
+def test_a_first_copy_has_no_rows_of_tables_that_inherit(node: SlonyCluster, sqlite_place: Target) -> None:
+    """The story: a SELECT of a table gives its heirs' rows too, the log has none of them. What the copy took
+    of an heir stayed as it was for good."""
+    node.run(1, "insert into place values (1, 'own'); insert into town values (1, 'heir'), (2, 'heir')")
+    node.sync(1)
+    feed_once(sqlite_place, node)
+    assert fed(sqlite_place) == {"place/1": {"id": "1", "v": "own"}}
