@@ -4,8 +4,8 @@ Rules:
 - The log tables are locked (ACCESS SHARE) before the transaction has its snapshot: a TRUNCATE empties a
   table for older snapshots too. Whoever finds the position's SYNC in that snapshot has every row behind it: a
   log table is emptied only of what the oldest SYNC left sees, and this one is not older.
-- A position whose SYNC is gone, is another one under its number, or is of a time that the node's counter of
-  transactions has not reached, is never gone on from.
+- A position whose SYNC is gone, is another one under its number, is of a time that the node's counter of
+  transactions has not reached, or is of another counter, is never gone on from.
 
 Source: facts/slony, sections 2 and 3; remote_worker.c, sync_event.
 """
@@ -22,6 +22,9 @@ from spark.events.records import Catalog
 from spark.formats.slony import LOG_TABLES, SYNC
 from spark.targets.connection import Connection
 
+TXIDS: Final = 2**32
+FIRST_TXID: Final = 3
+"""Below are the numbers of no transaction: a server before 9.4 writes 2 where a row is old."""
 _SYNCS: Final = (
     "select ev_seqno, coalesce(ev_timestamp, '-infinity'), ev_snapshot::text from {events}"
     " where ev_origin = :origin and ev_type = :sync and ev_snapshot is not null"
@@ -76,19 +79,34 @@ def read_position(
             f"SYNC {origin},{seqno} has the snapshot {found[:80]} now and had {snapshot[:80]}: the node was"
             " restored from a backup, or made anew; begin again with a first copy"
         )
-    return _of_this_node(conn, Position(origin, seqno, TxidSnapshot.parse(found)))
+    return _of_this_node(conn, catalog, Position(origin, seqno, TxidSnapshot.parse(found)))
 
 
-def _of_this_node(conn: Connection, position: Position) -> Position:
-    """A node that was put back from a dump counts its transactions anew: no SYNC of it follows an old one.
+def _of_this_node(conn: Connection, catalog: Catalog, position: Position) -> Position:
+    """A node that was restored from a dump counts its transactions anew: no SYNC of it follows an old one.
+
+    Once it has counted as far as the old one later SYNCs do follow, without what was written until then. But
+    the transaction that makes a SYNC is not below the xmin that it writes: a row that is has been restored.
 
     Raises: NeedsTotal.
     """
-    [(now,)] = conn.execute("select pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())")
+    events = conn.dialect.qualify(catalog.schema, "sl_event")
+    [(now, low)] = conn.execute(
+        "select pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()), cast(cast(xmin as text) as"
+        f" bigint) from {events} where ev_origin = :origin and ev_seqno = :seqno",
+        {"origin": position.origin, "seqno": position.seqno},
+    )
+    anew = "it was restored from a dump; begin again with a first copy"
     if now < position.snapshot.xmax:
         raise NeedsTotal(
             f"SYNC {position.origin},{position.seqno} saw transactions up to {position.snapshot.xmax}; the"
-            f" node is at {now} now: it was restored from a dump; begin again with a first copy"
+            f" node is at {now} now: {anew}"
+        )
+    writer = now - (now - low) % TXIDS  # a row has the lower half of the number
+    if low >= FIRST_TXID and writer < position.snapshot.xmin:
+        raise NeedsTotal(
+            f"SYNC {position.origin},{position.seqno} saw all below {position.snapshot.xmin}, and"
+            f" its row was written by transaction {writer}: {anew} behind a new SYNC"
         )
     return position
 
@@ -129,7 +147,7 @@ def oldest_position(conn: Connection, catalog: Catalog, origin: int) -> Position
     Raises: NeedsTotal: there is none.
     """
     query = _SYNCS.format(events=conn.dialect.qualify(catalog.schema, "sl_event"))
-    return _first(conn, f"{query} order by ev_seqno limit 1", origin)
+    return _first(conn, catalog, f"{query} order by ev_seqno limit 1", origin)
 
 
 def newest_position(conn: Connection, catalog: Catalog, origin: int) -> Position:
@@ -138,14 +156,14 @@ def newest_position(conn: Connection, catalog: Catalog, origin: int) -> Position
     Raises: NeedsTotal: there is none.
     """
     query = _SYNCS.format(events=conn.dialect.qualify(catalog.schema, "sl_event"))
-    return _first(conn, f"{query} order by ev_seqno desc limit 1", origin)
+    return _first(conn, catalog, f"{query} order by ev_seqno desc limit 1", origin)
 
 
-def _first(conn: Connection, query: str, origin: int) -> Position:
+def _first(conn: Connection, catalog: Catalog, query: str, origin: int) -> Position:
     rows = conn.execute(query, {"origin": origin, "sync": SYNC})
     if not rows:
         raise NeedsTotal(f"the node has no SYNC of origin {origin} yet; make one by `lethe slony sync STORE`")
-    return _of_this_node(conn, Position(origin, int(rows[0][0]), TxidSnapshot.parse(rows[0][2])))
+    return _of_this_node(conn, catalog, Position(origin, int(rows[0][0]), TxidSnapshot.parse(rows[0][2])))
 
 
 def next_syncs(conn: Connection, catalog: Catalog, position: Position, *, limit: int) -> list[Sync]:

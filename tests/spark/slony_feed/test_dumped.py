@@ -1,0 +1,75 @@
+"""A node that was restored from a dump on a server that has counted fewer transactions than the old one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spark.events.feed.errors import NeedsTotal
+from spark.targets.connection import Target
+from tests.replica_feed import agrees, entries_at, feed_once
+from tests.slony_cluster import TABLES, SlonyCluster, slony_server
+from tests.slony_programs import postgresql_binaries
+
+pytestmark = pytest.mark.slony
+BURNED = 3_000
+
+
+def burn(cluster: SlonyCluster) -> None:
+    """Let the server count."""
+    loop = f"for i in 1..{BURNED} loop perform pg_catalog.txid_current(); commit; end loop;"
+    cluster.run(1, f"do $$ begin {loop} end $$")
+
+
+def restored(old: SlonyCluster, new: SlonyCluster) -> None:
+    binaries = postgresql_binaries()
+    assert binaries is not None
+    dump = subprocess.run([binaries / "pg_dump", old.conninfo(1)], capture_output=True, check=True)
+    psql = [binaries / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", new.conninfo(1)]
+    subprocess.run(psql, input=dump.stdout, stdout=subprocess.DEVNULL, check=True)
+    new.slonik("repair config (set id=1, event node=1);")
+
+
+def test_a_node_restored_from_a_dump_needs_a_total_however_far_it_has_counted_since(
+    need_slony_programs: None, sqlite_place: Target, tmp_path: Path
+) -> None:
+    """The story: the new server began with few transactions, and was refused as long as it had fewer than the
+    position's SYNC had seen. Once it had more the feed went on, without all that was written until then."""
+    with slony_server() as (server, directory), slony_server() as (other, elsewhere):
+        old = SlonyCluster(server, directory, nodes=(1,))
+        old.initialise()
+        old.run(1, TABLES)
+        old.slonik(
+            """
+            create set (id=1, origin=1, comment='shop');
+            set add table (set id=1, origin=1, id=1, fully qualified name='public.account');
+            set add table (set id=1, origin=1, id=2, fully qualified name='public.movement');
+            set add sequence (set id=1, origin=1, id=3, fully qualified name='public.ticket');
+            """
+        )
+        burn(old)
+        old.sync(1)
+        feed_once(sqlite_place, old)
+        old.run(1, "insert into account values (1, 'before', 1)")
+        old.sync(1)
+        feed_once(sqlite_place, old)
+        new = SlonyCluster(other, elsewhere, nodes=(1,))
+        restored(old, new)
+        new.run(1, "insert into account values (2, 'meanwhile', 1)")
+        new.sync(1)
+        burn(new)
+        new.run(1, "insert into account values (3, 'since', 1)")
+        before = entries_at(sqlite_place)
+        with pytest.raises(NeedsTotal, match="restored from a dump"):
+            feed_once(sqlite_place, new)
+        new.sync(1)
+        with pytest.raises(NeedsTotal, match="restored from a dump"):
+            feed_once(sqlite_place, new)
+        assert entries_at(sqlite_place) == before
+        feed_once(sqlite_place, new, first_copy=True, job_id="job_2")
+        new.run(1, "insert into account values (4, 'later', 1)")
+        new.sync(1)
+        feed_once(sqlite_place, new)
+        agrees(sqlite_place, new)
