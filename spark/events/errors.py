@@ -3,7 +3,7 @@
 TargetError
 ├── NotASlonyDatabase         NOT_A_SLONY_CLUSTER     no cluster has its catalog in this database
 │   └── UnknownCluster        UNKNOWN_CLUSTER         others have
-├── CatalogIncomplete         CATALOG_INCOMPLETE      a table is missing: half removed, or older than 2.2
+├── CatalogIncomplete         CATALOG_INCOMPLETE      a table is missing, or is not where it says
 ├── NodeUninitialised         NODE_UNINITIALISED      the catalog is there, and belongs to no node yet
 └── FunctionsMissing          FUNCTIONS_MISSING       a function is not there, or its library is not
 """

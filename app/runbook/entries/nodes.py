@@ -146,9 +146,12 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         (
             "Tables of the cluster's schema are missing: it was removed in part, or is of a version before "
-            "2.2."
+            "2.2. Of a first copy: the catalog names a table or sequence by an OID that it does not have."
         ),
-        "Finish the removal or upgrade Slony-I, then check the store again.",
+        (
+            "Finish the removal or upgrade Slony-I, then check the store again. For a first copy run slonik's"
+            " REPAIR CONFIG for the set, then copy again."
+        ),
         Passes.NO,
     ),
     Entry(

@@ -4,6 +4,7 @@ Rules:
 - rows, position and the moment's own snapshot are read in one REPEATABLE READ transaction: the first unit
   behind the copy has what its SYNC sees and this snapshot does not: nothing is missing or comes twice;
 - values are as PostgreSQL's output functions print them, as in the log;
+- a table that is not where sl_table says, by an OID, is never left out;
 - a table is copied without those that inherit from it: the log has their rows as their own, or not at all.
 
 Source: remote_worker.c, copy_set, which keeps a list of log_actionseq for the same purpose.
@@ -13,6 +14,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from spark.events.errors import CatalogIncomplete
 from spark.events.feed.errors import FeedSetUnknown
 from spark.events.feed.position import hold_log, newest_position, require_origin, require_sets
 from spark.events.feed.reading import BLOCK_ROWS
@@ -33,6 +35,21 @@ _SEQUENCES: Final = """
     from {sequences} s join {values} v on v.seq_id = s.seq_id
     where s.seq_set = any(cast(:sets as integer[])) order by 1
 """
+_MISPLACED: Final = """
+    select 'table ' || t.tab_nspname || '.' || t.tab_relname || ' (number ' || t.tab_id || ')'
+    from {tables} t left join pg_catalog.pg_class c on c.oid = t.tab_reloid and c.relkind = 'r'
+    left join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where t.tab_set = any(cast(:sets as integer[])) and (c.oid is null
+        or (n.nspname, c.relname) is distinct from (t.tab_nspname, t.tab_relname) and not exists (
+            select from pg_catalog.pg_trigger g where g.tgrelid = c.oid and g.tgname = cast(:log as name)
+            and split_part(encode(g.tgargs, 'escape'), '{nul}', 2) = t.tab_id::text))
+    union all
+    select 'sequence ' || s.seq_nspname || '.' || s.seq_relname || ' (number ' || s.seq_id || ')'
+    from {sequences} s left join pg_catalog.pg_class c on c.oid = s.seq_reloid and c.relkind = 'S'
+    where s.seq_set = any(cast(:sets as integer[])) and c.oid is null
+    limit 1
+"""
+"""A table may have another name by now: then the trigger that logs it tells that it is the same."""
 _ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
@@ -57,16 +74,35 @@ def read_copy(
 
     Args:
         only: these tables of the sets, as `schema.table`; empty: all.
-    Raises: OriginElsewhere, FeedSetUnknown, NeedsTotal: there is no SYNC yet; TargetError.
+    Raises: OriginElsewhere, FeedSetUnknown, NeedsTotal: there is no SYNC yet; CatalogIncomplete: a table or
+        sequence is not where the catalog says; TargetError.
     """
     require_origin(catalog, origin)
     if not sets:
         raise FeedSetUnknown("a copy is of named sets; name at least one")
     hold_log(conn, catalog)
     require_sets(conn, catalog, origin, sets)
+    _require_places(conn, catalog, sets)
     start = newest_position(conn, catalog, origin)
     [(text,)] = conn.execute("select pg_catalog.txid_current_snapshot()::text")
     return Copy(start, TxidSnapshot.parse(text), _blocks(conn, catalog, start.seqno, sets, only))
+
+
+def _require_places(conn: Connection, catalog: Catalog, sets: frozenset[int]) -> None:
+    """Refuse a node whose tables or sequences have other OIDs than its catalog names, as after a dump.
+
+    Raises: CatalogIncomplete.
+    """
+    own = {name: conn.dialect.qualify(catalog.schema, f"sl_{name[:-1]}") for name in ("tables", "sequences")}
+    rows = conn.execute(
+        _MISPLACED.format(**own, nul=r"\000"),
+        {"sets": sorted(sets), "log": f"{catalog.schema}_logtrigger"},
+    )
+    if rows:
+        raise CatalogIncomplete(
+            f"the catalog names {rows[0][0]} by an OID that it does not have: it was dropped, or the node was"
+            " restored from a dump; run slonik's REPAIR CONFIG, or take it out of its set"
+        )
 
 
 def _blocks(
