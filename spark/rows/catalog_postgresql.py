@@ -46,6 +46,10 @@ _INDEXES = """
     group by i.indexrelid, i.indisprimary, i.indisunique, i.indisvalid, i.indimmediate, i.indpred is null,
         i.indexprs is null, i.indpred, i.indexprs"""
 _FOREIGN = """
+    -- A foreign key may name a partition: it needs rows of the table all the same.
+    with here (relid) as (
+        select cast(:oid as oid) union select relid from pg_catalog.pg_partition_tree(cast(:oid as regclass))
+    )
     select o.conname, n.nspname, c.relname, c.relnamespace = p.relnamespace, o.confdeltype::text,
         (select array_agg(a.attname::text order by k.position)
          from unnest(o.conkey) with ordinality k (attnum, position)
@@ -59,10 +63,10 @@ _FOREIGN = """
         pg_catalog.row_security_active(c.oid)
     from pg_catalog.pg_constraint o join pg_catalog.pg_class c on c.oid = o.conrelid
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    join pg_catalog.pg_class p on p.oid = o.confrelid
+    join pg_catalog.pg_class p on p.oid = :oid
     left join pg_catalog.pg_constraint above on above.oid = o.conparentid
-    where o.contype = 'f' and o.confrelid = :oid
-        and (above.oid is null or above.confrelid <> o.confrelid)
+    where o.contype = 'f' and o.confrelid in (select relid from here)
+        and (above.oid is null or above.confrelid not in (select relid from here))
     order by n.nspname, c.relname, o.conname"""
 _TRIGGERS = """
     select tgname from pg_catalog.pg_trigger

@@ -1,0 +1,95 @@
+"""Rows that others need stay, however the database lets the others name them.
+
+A foreign key of PostgreSQL may name a partition of the table: it was not seen, the rows went, and ON DELETE
+CASCADE took those that needed them without archive or count.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from spark.rows.expression import parse
+from spark.rows.family import Family, Selection
+from spark.rows.plan import plan_rows
+from spark.targets.connection import Connection, Target, connect
+from spark.targets.fence import raise_fence
+from spark.targets.ledger import ensure_ledger
+from tests.spark.rows.test_random_tables import RESOURCE, sweep
+
+
+@pytest.fixture
+def heavy(postgresql_url: str) -> Iterator[Connection]:
+    with closing(connect(Target(postgresql_url, table_prefix=""), application_name="rows")) as found:
+        assert ensure_ledger(found)
+        yield found
+
+
+def family_of(conn: Connection, *statements: str, children: tuple[str, ...] = ()) -> Family:
+    """A purge of all rows of the table `p` whose `n` is 1."""
+    for statement in statements:
+        conn.execute(statement)
+    return Family.read(conn, Selection("p", None, parse("n = 1"), children), time_zone="UTC")
+
+
+def purged(conn: Connection, family: Family) -> list[object]:
+    """The keys of `p` that are left; as many went as were planned."""
+    plan = plan_rows(conn, family, should_stop=lambda: False)
+    raise_fence(conn, RESOURCE, token=1, owner="test")
+    sweep(conn, family, random.Random(1), job="job_1", archive=None)
+    left = [row[0] for row in conn.execute("select id from p order by id")]
+    assert plan.tables[-1].rows - plan.tables[-1].rows_to_remove == len(left)
+    return left
+
+
+PARTITIONS = (
+    "create table p (id int, n int not null, primary key (id)) partition by range (id)",
+    "create table p1 partition of p for values from (0) to (10) partition by range (id)",
+    "create table p11 partition of p1 for values from (0) to (5)",
+    "create table p12 partition of p1 for values from (5) to (10)",
+    "create table p2 partition of p for values from (10) to (20)",
+    "insert into p select i, 1 from generate_series(0, 19) i",
+)
+
+
+def test_row_that_a_foreign_key_of_its_partition_needs_stays(heavy: Connection) -> None:
+    family = family_of(
+        heavy,
+        *PARTITIONS,
+        "create table c (id int primary key, p int references p1 (id))",
+        "create table d (id int primary key, p int references p11 (id) on delete set null)",
+        "create table e (id int primary key, p int references p (id))",
+        "insert into c values (1, 3), (2, 7)",
+        "insert into d values (1, 4)",
+        "insert into e values (1, 15)",
+    )
+    assert len(family.tables["p"].incoming) == 3, "one of each constraint, none of its clones"
+    assert purged(heavy, family) == [3, 4, 7, 15]
+
+
+def test_cascade_of_a_partition_is_refused_until_its_table_is_named(heavy: Connection) -> None:
+    family = family_of(
+        heavy,
+        *PARTITIONS,
+        "create table c (id int primary key, p int references p1 (id) on delete cascade)",
+        "insert into c values (1, 3), (2, 7)",
+    )
+    assert [found.code for found in family.findings() if found.severity == "ERROR"] == ["CASCADES"]
+    assert purged(heavy, family_of(heavy, children=("c",))) == []
+    assert heavy.execute("select count(*) from c") == [(0,)]
+
+
+def test_partition_of_another_schema_is_looked_at_by_its_name(heavy: Connection) -> None:
+    family = family_of(
+        heavy,
+        *PARTITIONS,
+        "create schema parts",
+        "create table parts.p3 partition of p for values from (20) to (30)",
+        "insert into p select i, 1 from generate_series(20, 29) i",
+        "create table parts.c (id int primary key, p int references parts.p3 (id))",
+        "insert into parts.c values (1, 25)",
+    )
+    assert purged(heavy, family) == [25]
