@@ -252,7 +252,7 @@ class _Conditions:
         if self._conn.dialect.name == "mysql":  # one that refers to itself is not deleted
             key = self._family.tables[name].key
             stays += f" or ({self._matches(below, key, row, key)})"
-        match = self._matches(below, foreign.child_columns, row, foreign.columns)
+        match = self._matches(row, foreign.columns, below, foreign.child_columns)
         return f"exists (select 1 from {self._name(None, name)} {below} where {match} and ({stays}))"
 
     def free(self, name: str, row: str, *, with_itself: bool) -> str:
@@ -267,7 +267,7 @@ class _Conditions:
     def holds(self, foreign: ForeignKey, row: str) -> str:
         """Whether a row that does not go with it refers to the row."""
         below = self._alias()
-        match = self._matches(below, foreign.child_columns, row, foreign.columns)
+        match = self._matches(row, foreign.columns, below, foreign.child_columns)
         is_here = foreign.schema is None
         is_own = is_here and foreign.child in self._family.tables
         table = self._family.tables.get(foreign.child) if is_here else None
@@ -286,7 +286,7 @@ class _Conditions:
         table = self._family.tables[name]
         for foreign in table.incoming:
             below = self._alias()
-            match = self._matches(below, foreign.child_columns, row, foreign.columns)
+            match = self._matches(row, foreign.columns, below, foreign.child_columns)
             if foreign.schema is None and foreign.child == name:
                 match += f" and {self._differs(table, below, row)}"
             child = self._name(foreign.schema, foreign.child)
@@ -303,6 +303,7 @@ class _Conditions:
         return self._conn.dialect.qualify(schema or self._conn.target.schema, table)
 
     def _matches(self, one: str, columns: Sequence[str], other: str, others: Sequence[str]) -> str:
+        """Of a foreign key the row that is referred to comes first: on SQLite its collation counts."""
         quote = self._conn.dialect.quote
         return " and ".join(
             f"{one}.{quote(column)} = {other}.{quote(beside)}"

@@ -1,7 +1,8 @@
 """Rows that others need stay, however the database lets the others name them.
 
 A foreign key of PostgreSQL may name a partition of the table: it was not seen, the rows went, and ON DELETE
-CASCADE took those that needed them without archive or count.
+CASCADE took those that needed them without archive or count. A foreign key of SQLite compares by the
+collation of the column that it refers to, the look at it by that of the other: rows that were needed went.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,15 @@ from tests.spark.rows.test_random_tables import RESOURCE, sweep
 @pytest.fixture
 def heavy(postgresql_url: str) -> Iterator[Connection]:
     with closing(connect(Target(postgresql_url, table_prefix=""), application_name="rows")) as found:
+        assert ensure_ledger(found)
+        yield found
+
+
+@pytest.fixture
+def light(tmp_path: Path) -> Iterator[Connection]:
+    path = tmp_path / "rows.db"
+    path.touch()
+    with closing(connect(Target(f"sqlite:///{path}", table_prefix=""), application_name="rows")) as found:
         assert ensure_ledger(found)
         yield found
 
@@ -93,3 +104,21 @@ def test_partition_of_another_schema_is_looked_at_by_its_name(heavy: Connection)
         "insert into parts.c values (1, 25)",
     )
     assert purged(heavy, family) == [25]
+
+
+@pytest.mark.parametrize("rule", ["", " on delete set null", " on delete cascade"])
+def test_row_that_is_named_in_other_letters_stays(rule: str, light: Connection) -> None:
+    family = family_of(
+        light,
+        "create table p (id text collate nocase primary key not null, n int, of text references p)",
+        f"create table c (id integer primary key, p text references p (id){rule})",
+        "insert into p values ('a', 1, null), ('b', 1, null), ('c', 1, null), ('d', 0, 'C')",
+        "insert into c values (1, 'A')",
+        children=("c",) if "cascade" in rule else (),
+    )
+    if "cascade" in rule:
+        assert purged(light, family) == ["c", "d"]
+        assert light.execute("select count(*) from c") == [(0,)]
+    else:
+        assert purged(light, family) == ["a", "c", "d"]
+    assert light.execute("pragma foreign_key_check") == []
