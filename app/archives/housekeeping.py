@@ -1,6 +1,11 @@
-"""Lethe's own rows at a target: ledger rows of jobs that ended long ago go with the next job there."""
+"""Lethe's own rows at a target: ledger rows of jobs that ended long ago go with the next job there.
 
-from collections.abc import Collection
+Invariants:
+- the ids and paths in these rows are the target's word: a manifest is written into archives of the job's own
+  store alone, and nowhere else.
+"""
+
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -14,10 +19,11 @@ from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
+from spark.targets.archive.file import is_safe_name, job_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import archive_manifest, list_jobs, trim_ledger
-from spark.targets.manifest import MANIFEST_NAME, write_manifest_json
+from spark.targets.manifest import MANIFEST_NAME, ManifestEntry, write_manifest_json
 
 TRIMMED_MAX = 50
 LACKING_LOOKED_AT_MAX = 100
@@ -39,7 +45,8 @@ def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
     oldest = context.clock.now() - context.write(read)
     known = list_jobs(conn)
     old = [job.job_id for job in known if job.last_committed_at < oldest]
-    for job_id in context.write(partial(_lacking, among={job.job_id for job in known} - {*old})):
+    lately = {job.job_id for job in known} - {*old}
+    for job_id in context.write(partial(_lacking, store=_store_of(context), among=lately)):
         _keep_manifest(context, conn, job_id)
     ended = context.write(lambda db: [job_id for job_id in old if _is_ended(db, job_id)])
     kept = (job_id for job_id in ended if _keep_manifest(context, conn, job_id))
@@ -47,12 +54,12 @@ def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
     return trim_ledger(conn, forgotten) if forgotten else 0
 
 
-def _lacking(db: Session, *, among: Collection[str]) -> list[str]:
-    """Jobs that have ended, and whose archive lies here without a manifest."""
+def _lacking(db: Session, *, store: str, among: Collection[str]) -> list[str]:
+    """Jobs of a store that have ended, and whose archive lies here without a manifest."""
     rows = db.exec(
         select(Archive.job_id, Archive.directory)
         .join(Job, col(Job.id) == col(Archive.job_id))
-        .where(col(Job.finished_at).is_not(None), col(Archive.rows) > 0)
+        .where(col(Job.finished_at).is_not(None), col(Archive.rows) > 0, col(Archive.store) == store)
         .order_by(col(Archive.job_id).desc())
         .limit(LACKING_LOOKED_AT_MAX)
     ).all()
@@ -68,24 +75,43 @@ def _is_ended(db: Session, job_id: str) -> bool:
 def _keep_manifest(context: JobContext, conn: Connection, job_id: str) -> bool:
     """Whether the archive of a job can do without its ledger rows: it has its manifest, or there is none.
 
-    One that lies on another instance's disk, or on one that cannot be written, waits for a better time.
+    One that lies on another instance's disk, or on one that cannot be written, waits for a better time; one
+    of another store waits for that store's next job.
     """
 
-    def read(db: Session) -> str | None:
+    def read(db: Session) -> tuple[str, str] | None:
         row = db.get(Archive, job_id)
-        return None if row is None else row.directory
+        return None if row is None else (row.store, row.directory)
 
     entries = archive_manifest(conn, job_id)
     known = context.write(read)
     if not entries:
         return True
-    # A job that this metadata does not know (it is an older copy): its files tell where they lie.
-    directory = Path(known) if known is not None else Path(entries[0].path).parent
-    if not directory.is_dir():
-        return known is None
+    if known is None:
+        return _keep_unknown(context, job_id, entries)
+    store, directory = known
+    return store == _store_of(context) and Path(directory).is_dir() and _write(Path(directory), entries)
+
+
+def _keep_unknown(context: JobContext, job_id: str, entries: Sequence[ManifestEntry]) -> bool:
+    """The same of a job that this metadata, an older copy, does not know: its place tells whose it is."""
+    said, root = Path(entries[0].path).parent, context.settings.effective_archive_root
+    if not is_safe_name(job_id) or said != job_directory(root, _store_of(context), job_id):
+        return False
+    return not said.is_dir() or _write(said, entries)
+
+
+def _store_of(context: JobContext) -> str:
+    assert context.job.store is not None, "ledgers are of a store's target"
+    return context.job.store
+
+
+def _write(directory: Path, entries: Sequence[ManifestEntry]) -> bool:
     try:
         write_manifest_json(directory, entries)
     except ArchiveFailed as error:
-        logger.warning("manifest cannot be written; its ledger rows stay", job_id=job_id, error=error.detail)
+        logger.warning(
+            "manifest cannot be written; its ledger rows stay", job_id=entries[0].job_id, error=error.detail
+        )
         return False
     return True

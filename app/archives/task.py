@@ -30,7 +30,7 @@ from spark.targets.archive.units import RestoreReport
 from spark.targets.connection import connect
 from spark.targets.errors import RestoreConflict, TargetError
 from spark.targets.ledger import archive_manifest, has_ledger
-from spark.targets.manifest import ManifestEntry
+from spark.targets.manifest import ManifestEntry, lying_in
 
 SHOWN_MAX = 200
 CHECKPOINT_FILE = "restored_file"
@@ -91,7 +91,7 @@ def _entries(context: JobContext, row: Archive) -> tuple[list[ManifestEntry], st
             kept_here = has_ledger(conn)
             entries = archive_manifest(conn, row.job_id) if kept_here else []
             if entries:
-                return entries, "LEDGER"
+                return lying_in(Path(row.directory), entries), "LEDGER"
             is_empty = kept_here and row.files == 0
     found, from_manifest = entries_on_disk(Path(row.directory))
     if not found and is_empty:

@@ -77,6 +77,14 @@ def read_manifest_json(directory: Path) -> list[ManifestEntry] | None:
         raise ArchiveCorrupt(f"{path}: not a manifest ({exc})") from exc
 
 
+def lying_in(directory: Path, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The entries of a target's table, with their files where the archive lies.
+
+    Only the names are theirs: the table's owner may write any path there, and no other file is ever read.
+    """
+    return [replace(entry, path=str(directory / Path(entry.path).name)) for entry in entries]
+
+
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -31,9 +31,14 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 def job_directory(root: Path, store_id: str, job_id: str) -> Path:
     """Where the files of a job lie: `<root>/<store_id>/<job_id>`."""
-    assert _SAFE_NAME.fullmatch(store_id), "a store id is a safe file name"
-    assert _SAFE_NAME.fullmatch(job_id), "a job id is a safe file name"
+    assert is_safe_name(store_id), "a store id is a safe file name"
+    assert is_safe_name(job_id), "a job id is a safe file name"
     return root / store_id / job_id
+
+
+def is_safe_name(text: str) -> bool:
+    """Whether a text that somebody else wrote may be part of a path."""
+    return _SAFE_NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
