@@ -59,13 +59,19 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What has to be known of a table to write its rows and to bring them back."""
+    """What has to be known of a table to write its rows and to bring them back.
+
+    Attributes:
+        primary_key: the columns of it that are archived.
+        key_is_whole: these are all: no two rows are alike in them. A generated column is not archived.
+    """
 
     dialect: DialectName
     table: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     encoding: str
+    key_is_whole: bool = True
 
     def kind(self, column: Column) -> Kind:
         if self.dialect == "sqlite":
@@ -111,6 +117,7 @@ class TableShape:
             "lethe.dialect": self.dialect,
             "lethe.table": self.table,
             "lethe.primary_key": json.dumps(self.primary_key),
+            "lethe.key_is_whole": json.dumps(self.key_is_whole),
             "lethe.encoding": self.encoding,
         }
         return pa.schema(fields, metadata=metadata | {f"lethe.{key}": value for key, value in origin.items()})
@@ -200,6 +207,7 @@ def shape_of_schema(schema: Any, *, path: str) -> TableShape:
         columns,
         tuple(json.loads(metadata["lethe.primary_key"])),
         metadata["lethe.encoding"],
+        json.loads(metadata.get("lethe.key_is_whole", "true")),
     )
 
 
@@ -207,7 +215,7 @@ def _describe_postgresql(conn: Connection, table: str) -> TableShape:
     rows = conn.execute(
         """
         select a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
-               k.position, getdatabaseencoding()
+               k.position, getdatabaseencoding(), a.attgenerated = ''
         from pg_catalog.pg_class c
         join pg_catalog.pg_namespace n on n.oid = c.relnamespace
         join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
@@ -217,38 +225,45 @@ def _describe_postgresql(conn: Connection, table: str) -> TableShape:
             where i.indrelid = c.oid and i.indisprimary
               and u.attnum = a.attnum and u.position <= i.indnkeyatts
         ) k on true
-        -- generated columns are computed again when the others come back
-        where n.nspname = :schema and c.relname = :table and c.relkind in ('r', 'p') and a.attgenerated = ''
+        where n.nspname = :schema and c.relname = :table and c.relkind in ('r', 'p')
         order by a.attnum
         """,
         {"schema": conn.target.schema or "public", "table": table},
     )
-    key = sorted((position, name) for name, _, position, _ in rows if position is not None)
-    return TableShape(
-        "postgresql",
-        table,
-        tuple(Column(name, declared) for name, declared, _, _ in rows),
-        tuple(name for _, name in key),
-        rows[0][3] if rows else "",
-    )
+    encoding = rows[0][3] if rows else ""
+    described = [(name, declared, place, is_kept) for name, declared, place, _, is_kept in rows]
+    return _shape("postgresql", table, described, encoding=encoding)
 
 
 def _describe_mysql(conn: Connection, table: str) -> TableShape:
     rows = conn.execute(
-        "select c.column_name, c.column_type, k.seq_in_index from information_schema.columns c"
+        "select c.column_name, c.column_type, k.seq_in_index, coalesce(c.generation_expression, '') = ''"
+        " from information_schema.columns c"
         " left join information_schema.statistics k on k.table_schema = c.table_schema"
         " and k.table_name = c.table_name and k.column_name = c.column_name and k.index_name = 'PRIMARY'"
-        " where c.table_schema = database() and c.table_name = :table"
-        " and coalesce(c.generation_expression, '') = '' order by c.ordinal_position",
+        " where c.table_schema = database() and c.table_name = :table order by c.ordinal_position",
         {"table": table},
     )
-    key = sorted((position, name) for name, _, position in rows if position is not None)
+    described = [(str(name), str(declared).lower(), place, kept) for name, declared, place, kept in rows]
+    return _shape("mysql", table, described, encoding="utf8mb4")
+
+
+def _shape(
+    dialect: DialectName, table: str, described: Sequence[tuple[str, str, Any, Any]], *, encoding: str
+) -> TableShape:
+    """Of name, type, place in the primary key, and whether a column is archived.
+
+    A generated column is computed again when the others come back.
+    """
+    kept = [(name, declared, place) for name, declared, place, is_kept in described if is_kept]
+    key = sorted((place, name) for name, _, place in kept if place is not None)
     return TableShape(
-        "mysql",
+        dialect,
         table,
-        tuple(Column(str(name), str(declared).lower()) for name, declared, _ in rows),
-        tuple(str(name) for _, name in key),
-        "utf8mb4",
+        tuple(Column(name, declared) for name, declared, _ in kept),
+        tuple(name for _, name in key),
+        encoding,
+        key_is_whole=len(key) == sum(place is not None for _, _, place, _ in described),
     )
 
 

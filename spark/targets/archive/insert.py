@@ -35,8 +35,7 @@ def add_file_table(conn: Connection, shape: TableShape) -> None:
         columns = [
             f"{conn.dialect.quote(column.name)} {_file_type(shape, column)}" for column in shape.columns
         ]
-        if shape.primary_key:
-            columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
+        columns += _declared_key(conn, shape)
         conn.execute(f"create table {conn.dialect.quote(shape.table)} ({', '.join(columns)})")
         return
     # The table was altered between two units.
@@ -58,12 +57,9 @@ def create_like(conn: Connection, schema: str, shape: TableShape) -> None:
     if conn.execute("select 1 where to_regclass(:name) is not null", {"name": name}):
         return
     if conn.execute("select 1 where to_regclass(:name) is not null", {"name": live}):
-        conn.execute(f"create table {name} (like {live} including indexes)")
+        conn.execute(f"create table {name} (like {live} including indexes including generated)")
         return
-    columns = [f"{conn.dialect.quote(column.name)} {_safe_type(column)}" for column in shape.columns]
-    if shape.primary_key:
-        columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
-    conn.execute(f"create table {name} ({', '.join(columns)})")
+    conn.execute(f"create table {name} ({_declared(conn, shape)})")
 
 
 def _create_like_mysql(conn: Connection, name: str, live: str, shape: TableShape) -> None:
@@ -74,10 +70,20 @@ def _create_like_mysql(conn: Connection, name: str, live: str, shape: TableShape
     if there:
         conn.execute(f"create table if not exists {name} like {live}")
         return
+    conn.execute(f"create table if not exists {name} ({_declared(conn, shape)}) engine=InnoDB")
+
+
+def _declared(conn: Connection, shape: TableShape) -> str:
+    """Columns and key of a table that is gone.
+
+    Raises: TargetSchemaUnsupported: without its generated columns it has no key.
+    """
+    if not shape.key_is_whole:
+        raise TargetSchemaUnsupported(
+            f"the key of {shape.table} had a generated column, and the table is gone: restore into a file"
+        )
     columns = [f"{conn.dialect.quote(column.name)} {_safe_type(column)}" for column in shape.columns]
-    if shape.primary_key:
-        columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
-    conn.execute(f"create table if not exists {name} ({', '.join(columns)}) engine=InnoDB")
+    return ", ".join([*columns, *_declared_key(conn, shape)])
 
 
 def insert_missing(
@@ -93,11 +99,16 @@ def insert_missing(
         raise TargetSchemaUnsupported(f"{shape.table} has no primary key: restore into a file")
     if conn.dialect.name == "mysql":
         return Inserted(*archive_mysql.insert_missing(conn, name, shape, rows))
-    conn.execute(f"create temp table lethe_restore (like {name}) on commit drop")
-    came = _copy(conn, _DRAFT, shape, names, rows)
     columns = quoted_columns(conn, names)
+    # Without the other columns: a generated one may be NOT NULL.
+    conn.execute(
+        f"create temp table lethe_restore on commit drop as select {columns} from {name} with no data"
+    )
+    came = _copy(conn, _DRAFT, shape, names, rows)
+    # COPY writes what it is given into an identity column; an INSERT has to say so.
     written = conn.execute_count(
-        f"insert into {name} ({columns}) select {columns} from {_DRAFT} on conflict do nothing"
+        f"insert into {name} ({columns}) overriding system value select {columns} from {_DRAFT}"
+        " on conflict do nothing"
     )
     same_key = " and ".join(
         f"s.{column} = d.{column}" for column in map(conn.dialect.quote, shape.primary_key)
@@ -147,6 +158,12 @@ def insert_again(conn: Connection, shape: TableShape, rows: Iterable[tuple[objec
     names = [column.name for column in shape.columns]
     came, written = insert_rows(conn, name, names, rows, or_ignore=True)
     return Inserted(written, came - written)
+
+
+def _declared_key(conn: Connection, shape: TableShape) -> list[str]:
+    if not shape.primary_key or not shape.key_is_whole:
+        return []
+    return [f"primary key ({quoted_columns(conn, shape.primary_key)})"]
 
 
 def _copy(

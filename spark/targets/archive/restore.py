@@ -70,6 +70,7 @@ from spark.targets.sqlite_opening import OUTSIDE
 ShouldStop = Callable[[], bool]
 RESTORE_STEP = "RESTORE"
 FOREIGN_SHOWN = 5
+GENERATED_ALWAYS = "428C9"
 
 
 def restore_into_file(
@@ -294,7 +295,8 @@ def _attempt(unit: ArchivedUnit, restore: Callable[[ArchivedUnit, TableShape], R
     except (TargetRowConflict, RestoreConflict, TargetSchemaUnsupported, TargetTablesMissing) as exc:
         return RestoredUnit(*names_of(unit), "CONFLICT", detail=exc.detail)
     except TargetError as exc:
-        if not (exc.sqlstate or "").startswith("22"):  # a value that the column no longer takes
+        # A value that the column no longer takes; any, where it is generated now.
+        if not (exc.sqlstate or "").startswith(("22", GENERATED_ALWAYS)):
             raise
         return RestoredUnit(*names_of(unit), "CONFLICT", detail=exc.detail)
 

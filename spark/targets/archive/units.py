@@ -60,7 +60,8 @@ class ArchivedUnit:
             yield from read_rows(self.first.path)
             return
         names = [column.name for column in shape.columns]
-        key = [names.index(name) for name in shape.primary_key] or list(range(len(names)))
+        named = shape.primary_key if shape.key_is_whole else ()
+        key = [names.index(name) for name in named] or list(range(len(names)))
         seen: set[tuple[object, ...]] = set()
         for file in self.files:
             for row in read_rows(file.path):
