@@ -27,7 +27,9 @@ _ON_DELETE = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT", "r": "RESTRIC
 _RELATION = """
     select c.oid::bigint, c.relkind::text, c.reltuples::bigint, pg_catalog.pg_total_relation_size(c.oid),
         pg_catalog.row_security_active(c.oid), c.relkind = 'r' and exists
-            (select from pg_catalog.pg_inherits i where i.inhparent = c.oid)
+            (select from pg_catalog.pg_inherits i where i.inhparent = c.oid),
+        (select min(r.rulename) from pg_catalog.pg_rewrite r
+         where r.ev_class = c.oid and r.ev_type = '4' and r.ev_enabled <> 'D')
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'v', 'm', 'f')"""
 _COLUMNS = """
@@ -86,16 +88,21 @@ _TABLES = """
 def read_table(conn: Connection, name: str) -> Table | None:
     """One table; None: it is not there.
 
-    Raises: TargetSchemaUnsupported: a view, or a table of another server.
+    Raises: TargetSchemaUnsupported: a view, a table of another server, or one with a rule on DELETE.
     """
     schema = conn.target.schema or "public"
     relations = conn.execute(_RELATION, {"schema": schema, "name": name})
     if not relations:
         return None
-    [(oid, relkind, rows, size, is_guarded, has_heirs)] = relations
+    [(oid, relkind, rows, size, is_guarded, has_heirs, rule)] = relations
     if relkind not in ("r", "p"):
         what = "a foreign table" if relkind == "f" else "a view"
         raise TargetSchemaUnsupported(f"{name} is {what}: name the table below it")
+    if rule is not None:
+        raise TargetSchemaUnsupported(
+            f"the rule {rule} makes something else of a DELETE of {name}, uncounted and without archive:"
+            " drop or disable it, or write it as a trigger"
+        )
     at = {"oid": oid}
     columns = [
         Column(str(column), str(kind), "label" if typtype == "e" else _KINDS.get(str(kind), "other"))

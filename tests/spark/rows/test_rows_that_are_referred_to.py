@@ -18,6 +18,7 @@ from spark.rows.expression import parse
 from spark.rows.family import Family, Selection
 from spark.rows.plan import plan_rows
 from spark.targets.connection import Connection, Target, connect
+from spark.targets.errors import TargetSchemaUnsupported
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger
 from tests.spark.rows.test_random_tables import RESOURCE, sweep
@@ -122,3 +123,17 @@ def test_row_that_is_named_in_other_letters_stays(rule: str, light: Connection) 
     else:
         assert purged(light, family) == ["a", "c", "d"]
     assert light.execute("pragma foreign_key_check") == []
+
+
+@pytest.mark.parametrize("action", ["instead update p set n = 0 where id = old.id", "also delete from c"])
+def test_table_with_a_rule_on_delete_is_refused_until_it_is_disabled(action: str, heavy: Connection) -> None:
+    """The purge said that no row was removed, and all were changed; or rows of others went uncounted."""
+    statements = (
+        "create table p (id int primary key, n int)",
+        "create table c (id int primary key)",
+        f"create rule odd as on delete to p do {action}",
+    )
+    with pytest.raises(TargetSchemaUnsupported, match="rule odd"):
+        family_of(heavy, *statements)
+    family = family_of(heavy, "alter table p disable rule odd", "insert into p values (1, 1)")
+    assert purged(heavy, family) == []
