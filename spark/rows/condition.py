@@ -166,10 +166,11 @@ def _before_dynamic(row: Row, name: str, cutoff: Cutoff, binder: Binder) -> str:
 
 
 def _is_text_time(name: str, binder: Binder) -> str:
-    # An offset is an instant of its own, and compares as text with no other.
+    # An offset is an instant of its own, and compares as text with no other. SQLite reads no 0000-00-00, no
+    # 13th month and no '10:00 PM', and the year 0 is none.
     return (
-        f"(typeof({name}) = 'text' and {name} glob {binder.add(_DATE)}"
-        f" and substr({name}, 11) not glob {binder.add(_OFFSET)})"
+        f"(typeof({name}) = 'text' and {name} glob {binder.add(_DATE)} and {name} > '0001-01-01'"
+        f" and substr({name}, 11) not glob {binder.add(_OFFSET)} and julianday({name}) is not null)"
     )
 
 
