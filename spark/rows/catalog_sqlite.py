@@ -10,7 +10,7 @@ _OWN = ("lethe_unit_ledger", "lethe_fence", "lethe_archive_manifest")
 def read_table(conn: Connection, name: str) -> Table | None:
     """One table; None: it is not there.
 
-    Raises: TargetSchemaUnsupported: a view or a virtual table.
+    Raises: TargetSchemaUnsupported: a view, a virtual table, or what others refer to and has no such key.
     """
     found = conn.execute(
         "select type, wr from pragma_table_list where schema = 'main' and name = :name", {"name": name}
@@ -79,7 +79,10 @@ def _indexes(conn: Connection, name: str, *, not_null: set[str]) -> list[Index]:
 
 
 def _foreign(conn: Connection, name: str, key: tuple[str, ...]) -> tuple[ForeignKey, ...]:
-    """Names of tables and columns are told as they were declared, in any case of letters."""
+    """Names of tables and columns are told as they were declared, in any case of letters.
+
+    Raises: TargetSchemaUnsupported: a foreign key that SQLite cannot follow.
+    """
     rows = conn.execute(
         'select t.name, f.id, f."from", f."to", f.on_delete from pragma_table_list t'
         " join pragma_foreign_key_list(t.name) f where t.schema = 'main' and t.type = 'table'"
@@ -90,6 +93,11 @@ def _foreign(conn: Connection, name: str, key: tuple[str, ...]) -> tuple[Foreign
     for child, number, column, target, rule in rows:
         known = found.get((child, number))
         place = len(known.columns) if known else 0
+        if target is None and place >= len(key):
+            raise TargetSchemaUnsupported(
+                f"a foreign key of {child} refers to the primary key of {name}, which has fewer columns:"
+                " name the columns that it refers to"
+            )
         found[child, number] = ForeignKey(
             f"{child}[{number}]",
             None,

@@ -31,6 +31,7 @@ from spark.targets.connection import Connection
 
 LEAST_EPOCH_MS = 100_000_000_000
 """March 1973; a lower number is seconds."""
+INT64_MAX = 2**63 - 1
 _DATE = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 _OFFSET = "*[-+Zz]*"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -212,7 +213,9 @@ def _guarded(name: str, values: tuple[Value, ...], test: str) -> str:
 def _dynamic(value: Value) -> Any:
     if isinstance(value, bool):
         return int(value)
-    return float(value) if isinstance(value, Decimal) else value
+    # SQLite has no greater number; it compares a float with a whole number exactly.
+    is_too_great = isinstance(value, int) and abs(value) > INT64_MAX
+    return float(value) if is_too_great or isinstance(value, Decimal) else value
 
 
 def _bound(row: Row, column: Column, value: Value, *, is_equality: bool) -> Any:

@@ -137,3 +137,34 @@ def test_table_with_a_rule_on_delete_is_refused_until_it_is_disabled(action: str
         family_of(heavy, *statements)
     family = family_of(heavy, "alter table p disable rule odd", "insert into p values (1, 1)")
     assert purged(heavy, family) == []
+
+
+@pytest.mark.parametrize("key", ["id", "id integer primary key"])
+def test_foreign_key_that_sqlite_cannot_follow_is_refused_by_name(key: str, light: Connection) -> None:
+    """Such a table answered every check of its store by 500."""
+    with pytest.raises(TargetSchemaUnsupported, match="foreign key of c"):
+        family_of(
+            light,
+            f"create table p ({key}, n int)",
+            "create table c (a int, b int, foreign key (a, b) references p)",
+        )
+
+
+@pytest.mark.parametrize(
+    ("where", "left"),
+    [
+        (f"n <= {10**30}", []),
+        (f"n < -{10**30}", [1, 2, 3]),
+        (f"n between {2**63} and {2**70}", [1, 2]),
+        (f"n in (1, {2**64}, {2**63 - 1})", [3]),
+    ],
+)
+def test_numbers_that_sqlite_has_not_are_compared(where: str, left: list[int], light: Connection) -> None:
+    """The job ended INTERNAL."""
+    for statement in (
+        "create table p (id integer primary key, n)",
+        f"insert into p values (1, 1), (2, {2**63 - 1}), (3, {float(2**63)!r})",
+    ):
+        light.execute(statement)
+    family = Family.read(light, Selection("p", None, parse(where)), time_zone="UTC")
+    assert purged(light, family) == left
