@@ -18,6 +18,8 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.jobs.running.suspension import awake_store
 from app.jobs.service import whole_of
+from app.stores.borders import is_of_a_store
+from app.stores.rows import Store
 from app.stores.targets import session_limits, target_of
 from spark.targets.archive.restore import (
     published_before,
@@ -26,8 +28,9 @@ from spark.targets.archive.restore import (
     restore_live,
 )
 from spark.targets.archive.restored_file import Attempt, FileMark
+from spark.targets.archive.schemas import identity_beside
 from spark.targets.archive.units import RestoreReport
-from spark.targets.connection import connect
+from spark.targets.connection import Connection, connect
 from spark.targets.errors import RestoreConflict, TargetError
 from spark.targets.ledger import archive_manifest, has_ledger
 from spark.targets.manifest import ManifestEntry, lying_in
@@ -163,12 +166,26 @@ def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInt
         claimed = claim(context, conn, resource=_resource(context, into), queue=False)
         fence = (claimed.resource, context.job.token) if claimed.has_ledger else None
         if into.schema_name is not None:
+            _require_free(context, conn, store, into.schema_name)
             report = restore_into_schema(
                 conn, into.schema_name, entries, fence=fence, should_stop=should_stop
             )
         else:
             report = restore_live(conn, entries, fence=fence, should_stop=should_stop)
     return _whole(context, report)
+
+
+def _require_free(context: JobContext, conn: Connection, store: Store, schema: str) -> None:
+    """Live tables of another store have the same names where tenants have a schema each.
+
+    Raises: JobFailed: RESTORE_CONFLICT.
+    """
+    if conn.dialect.name == "sqlite":  # which has no schemas, and says so
+        return
+    proof = identity_beside(conn, schema)
+    if context.write(lambda db: is_of_a_store(db, store, schema, proof)):
+        detail = f"{schema} holds the live tables of another store: restore into a schema of its own"
+        raise JobFailed("RESTORE_CONFLICT", detail)
 
 
 def _whole(context: JobContext, report: RestoreReport) -> dict[str, Any]:

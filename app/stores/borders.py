@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import gaierror, getaddrinfo
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import and_, or_, text
 from sqlalchemy.engine import make_url
@@ -140,15 +140,40 @@ def require_border(db: Session, store: Store, proof: str | None) -> None:
     if store.target_limit is None:
         return
     others = select(Store).where(col(Store.id) != store.id, col(Store.id).not_in(store.target_limit))
+    if _has_one_on(db, others, store, proof):
+        raise TargetOfOtherStores
+
+
+def is_of_a_store(db: Session, store: Store, schema: str, proof: str) -> bool:
+    """Whether a schema (MySQL: a database) beside a store's own holds the live tables of another store.
+
+    Args:
+        proof: what a target with its live tables there says it is.
+    """
+    assert store.url is not None, "a store with schemas has a URL"
+    url, fields = make_url(store.url), store.model_dump(include={"id", "url", "created_at", "updated_at"})
+    if url.get_backend_name() in ("mysql", "mariadb"):
+        fields["url"] = url.set(database=schema).render_as_string(hide_password=False)
+    else:
+        fields["schema_name"] = schema
+    beside = Store(kind=store.kind, **fields)
+    return _has_one_on(db, select(Store).where(col(Store.id) != store.id), beside, proof)
+
+
+def _has_one_on(db: Session, others: Any, store: Store, proof: str | None) -> bool:
+    """Whether one of some stores lies on the target of another.
+
+    Args:
+        proof: what that target says it is; None: the addresses decide.
+    """
     if proof is not None:
         on_it = or_(col(Store.target_proof) == proof, col(Store.target_identity) == proof)
         if db.exec(others.where(on_it).limit(1)).first() is not None:
-            raise TargetOfOtherStores
+            return True
         if not proof.startswith(BY_START):  # which cannot be compared with what others are known by
             unknown = and_(col(Store.target_proof).is_(None), col(Store.target_identity).is_(None))
             others = others.where(or_(unknown, col(Store.target_proof).startswith(BY_START)))
-    if any(_is_same_place(store, other) for other in db.exec(others)):
-        raise TargetOfOtherStores
+    return any(_is_same_place(store, other) for other in db.exec(others))
 
 
 def judge(database: Database, store: Store, conn: Connection) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from app.archives.task import run_restore
 from app.jobs.service import request_abort
-from spark.targets.connection import connect
+from spark.targets.connection import connect, identity
 from spark.targets.silence import application_name
 from tests.oracles.symmetricds import Place, session, snapshot
 from tests.regressions.purges import OLD_CUTOFF, Purges
@@ -75,6 +76,55 @@ def test_schema_in_use_is_refused(purges: Purges, archived: tuple[Place, str], s
     assert job.error is not None
     assert job.error["code"] == "RESTORE_CONFLICT"
     assert snapshot(other) == before
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_schema_of_another_store_with_the_same_tables_is_refused(
+    purges: Purges, archived: tuple[Place, str], is_known: bool
+) -> None:
+    """It held nothing but tables of the archive's names, and got rows of another tenant into these."""
+    place, archive = archived
+    other = Place(place.url, schema="other")
+    with session(place) as target:
+        target.run("create schema other")
+        for table in ("sym_data", "sym_data_event", "sym_outgoing_batch"):  # without sequences
+            target.run(f"create table other.{table} (like public.{table} including indexes)")
+    purges.store(other, "theirs")
+    if is_known:
+        with connect(target_of(other), application_name="t") as conn:
+            purges.change_store("theirs", target_identity=identity(conn), url=f"{other.url}?sslmode=disable")
+    job = purges.run(_restore(purges, archive, schema="other"))
+    assert job.error is not None
+    assert job.error["code"] == "RESTORE_CONFLICT"
+    assert "theirs" not in job.error["detail"]
+    with session(place) as target:
+        assert target.run("select * from other.sym_data") == []
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_database_of_another_store_with_the_same_tables_is_refused(
+    purges: Purges, mariadb_url: str, is_known: bool
+) -> None:
+    """MariaDB has no schemas: there it is a database beside the store's own."""
+    place, other = Place(mariadb_url), Place(f"{mariadb_url}_2")
+    name = str(make_url(other.url).database)
+    purges.store(purges.fill(place, rows=60))
+    archive = purges.submit(cutoff=OLD_CUTOFF, archive={"format": "PARQUET"})
+    assert purges.run(archive).state == "SUCCEEDED"
+    with session(place) as target:
+        target.run(f"create database {name}")
+        try:
+            for table in ("sym_data", "sym_data_event", "sym_outgoing_batch"):
+                target.run(f"create table {name}.{table} like {table}")
+            purges.store(other, "theirs")
+            if is_known:
+                with connect(target_of(other), application_name="t") as conn:
+                    purges.change_store("theirs", target_identity=identity(conn))
+            job = purges.run(_restore(purges, archive, schema=name))
+            assert (job.error or {}).get("code") == "RESTORE_CONFLICT"
+            assert target.run(f"select * from {name}.sym_data") == []
+        finally:
+            target.run(f"drop database {name}")
 
 
 def test_suspended_store_gets_no_rows_back(purges: Purges, archived: tuple[Place, str]) -> None:

@@ -1,6 +1,6 @@
 """Schemas of a target beside that of its live tables: on PostgreSQL schemas, on MySQL databases."""
 
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, identity
 
 
 def live_schema(conn: Connection) -> str:
@@ -30,3 +30,10 @@ def relations_of(conn: Connection, schema: str) -> list[str]:
         " and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') order by 1"
     )
     return [str(name) for (name,) in conn.execute(sql, {"schema": schema})]
+
+
+def identity_beside(conn: Connection, schema: str) -> str:
+    """What a target whose live tables are in another schema of the same server or database says it is."""
+    own, found = live_schema(conn), identity(conn)
+    is_as_written = found.endswith(f":{own}")  # a server may know databases by small letters alone
+    return found[: len(found) - len(own)] + (schema if is_as_written else schema.lower())
