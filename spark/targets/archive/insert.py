@@ -150,13 +150,33 @@ def insert_live(
 def insert_again(conn: Connection, shape: TableShape, rows: Iterable[tuple[object, ...]]) -> Inserted:
     """Insert what has gone since an earlier restore of the same rows; what is still there stays.
 
-    Raises: RestoreConflict: another row stands under the key of one of them (not on SQLite).
+    Raises: RestoreConflict: another row stands under the key of one of them.
     """
-    if conn.dialect.name != "sqlite":
-        return insert_missing(conn, conn.target.schema, shape, rows)
-    name = conn.dialect.qualify(conn.target.schema, shape.table)
-    names = [column.name for column in shape.columns]
-    came, written = insert_rows(conn, name, names, rows, or_ignore=True)
+    if conn.dialect.name == "sqlite":
+        return _insert_again_sqlite(conn, shape, rows)
+    return insert_missing(conn, conn.target.schema, shape, rows)
+
+
+def _insert_again_sqlite(conn: Connection, shape: TableShape, rows: Iterable[tuple[object, ...]]) -> Inserted:
+    """OR IGNORE leaves out what any constraint refuses: whether all rows stand there is looked at."""
+    name, names = conn.dialect.qualify(conn.target.schema, shape.table), [each.name for each in shape.columns]
+    columns = quoted_columns(conn, names)
+    conn.execute(f"create temp table lethe_restore as select {columns} from {name} where 1 = 0")
+    came, _ = insert_rows(conn, "temp.lethe_restore", names, rows)
+    written = conn.execute_count(
+        f"insert or ignore into {name} ({columns}) select {columns} from temp.lethe_restore"
+    )
+    same_row = " and ".join(f"s.{column} is d.{column}" for column in map(conn.dialect.quote, names))
+    [(others,)] = conn.execute(
+        "select count(*) from temp.lethe_restore d"
+        f" where not exists (select 1 from {name} s where {same_row})"
+    )
+    if others:
+        raise RestoreConflict(
+            f"{others} rows of {name} cannot come back: other rows stand under their keys, or a constraint"
+            " refuses them. Restore into a file and compare"
+        )
+    conn.execute("drop table temp.lethe_restore")
     return Inserted(written, came - written)
 
 

@@ -190,6 +190,22 @@ def test_taken_key_refuses_only_its_unit(conn: Connection, tmp_path: Path) -> No
     assert [row[1] for row in conn.execute("select * from sym_data order by 1")] == AWKWARD
 
 
+def test_key_that_was_taken_since_an_earlier_restore_refuses_only_its_unit(
+    conn: Connection, tmp_path: Path
+) -> None:
+    """On SQLite the other row passed for the archived one: ALREADY, and it had not come back."""
+    entries = purge(conn, tmp_path / "a")
+    restore_live(conn, entries)
+    conn.execute("delete from sym_data where data_id in (2, 4)")
+    conn.execute("insert into sym_data values (4, 'another', null)")
+    for _ in range(2):
+        assert states(restore_live(conn, entries).refused) == [("data-0", "CONFLICT")]
+        assert conn.execute("select row_data from sym_data where data_id in (2, 4)") == [("another",)]
+    conn.execute("delete from sym_data where data_id = 4")
+    assert restore_live(conn, entries).rows == 2
+    assert [row[1] for row in conn.execute("select * from sym_data order by 1")] == AWKWARD
+
+
 def test_live_restore_stops_at_a_raised_fence(conn: Connection, tmp_path: Path) -> None:
     entries = purge(conn, tmp_path / "a")
     raise_fence(conn, "purge", token=5, owner="job_x")
