@@ -202,13 +202,15 @@ def _require_same(store: str, start: Mapping[str, Any], found: ReplicaVectors) -
 def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
     """The records of a window, in the order of their CSNs.
 
-    What was trimmed meanwhile is looked for behind the last record: until then they count for nothing.
+    What was trimmed meanwhile is looked for behind the last record: until then they count for nothing. A
+    replica that was restored gets its records back one by one: it must have all before the first is read.
     Raises: ChangesMissing, LetheError.
     """
     if not isinstance(partition, Window):  # a frame without partitions gets one of Spark's own
         return
     keep_modules()
     with asked.service.connect() as lethe:
+        _require_reached(asked.store, partition, lethe.replication.vectors(asked.store))
         for record in lethe.changes.list(asked.store, rid=partition.rid, after=partition.after):
             if record.csn > partition.upto:
                 break
@@ -225,7 +227,18 @@ def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, 
         _require_whole(asked.store, partition, lethe.replication.vectors(asked.store))
 
 
+def _require_reached(store: str, window: Window, found: ReplicaVectors) -> None:
+    """Refuse a replica that lacks the newest record of a window, which it had when the window was made."""
+    reached = (found.ruv or {}).get(str(window.rid))
+    if found.incarnation == window.incarnation and str(reached or "") < window.upto:
+        raise ChangesMissing(
+            f"the replica {store} ({found.status}) is at {reached} of replica {window.rid}, and had records "
+            f"up to {window.upto}: it was restored; read again, or start the stream again, when it has them"
+        )
+
+
 def _require_whole(store: str, window: Window, found: ReplicaVectors) -> None:
+    _require_reached(store, window, found)
     purged = str(found.purged.get(str(window.rid), ""))
     if purged > (window.after or ""):
         raise ChangesMissing(
