@@ -21,6 +21,7 @@ from lethe_client.errors import ConfigurationInvalid, ProblemError, TransportFai
 from lethe_client.retries import NEVER_SENT, RetryPolicy, retry_after_s, worth_repeating
 from lethe_client.version import __version__
 
+PORT_MAX: Final = 65_535
 ANSWER_MAX_CHARS: Final = 200
 ANSWER_MAX_BYTES: Final = 1024 * 1024 * 1024
 """A page of 500 entries of a MiB each, in base64, is the largest answer that Lethe gives."""
@@ -77,6 +78,32 @@ def not_usable(url: str) -> str:
     return f"not an http or https URL: {url}{meant}"
 
 
+def address_of(url: str) -> httpx.URL:
+    """The address of a service.
+
+    Raises: ConfigurationInvalid: nothing can be asked there; a password in it is not shown.
+    """
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        # httpx would send them in the place of the token, and every error would show them.
+        raise ConfigurationInvalid(
+            "the address of the service has a user or a password; leave them out: Lethe takes a token alone"
+        )
+    try:
+        parsed = httpx.URL(url)
+        parsed.raw_host.decode("ascii").encode("idna")
+    except httpx.InvalidURL as error:
+        raise ConfigurationInvalid(f"not a URL: {error}") from None
+    except UnicodeError:
+        raise ConfigurationInvalid(f"no host can have the name in {url}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigurationInvalid(not_usable(url))
+    if (parsed.port or 0) > PORT_MAX:
+        raise ConfigurationInvalid(f"a port is at most {PORT_MAX}: {url}")
+    if parsed.query:
+        raise ConfigurationInvalid("the address of the service has a query; give it as far as its path")
+    return parsed
+
+
 class Transport:
     """The connection pool, the token and the retries of one client."""
 
@@ -90,12 +117,7 @@ class Transport:
         verify: Any = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise ConfigurationInvalid(f"not a URL: {error}") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ConfigurationInvalid(not_usable(url))
+        parsed = address_of(url)
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         if token is not None:
             if not token.isascii() or not token.isprintable() or not token.strip():

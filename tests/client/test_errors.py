@@ -70,10 +70,31 @@ def test_page_of_another_service_is_unexpected(lethe, script) -> None:
         lethe.jobs.get("job_1")
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8765", "ftp://host", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:8765", "ftp://host", "http://", "http://h:65536", "http://a..b", f"http://{'a' * 64}.b"],
+)
 def test_url_that_cannot_be_used_is_refused_before_sending(url) -> None:
     with pytest.raises(ConfigurationInvalid):
         Lethe(url, "token")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://joe:{}@h", "http://joe:a#{}@h", "https://{}@h:1/lethe", "ftp://joe:{}@h", "http://h?k={}"],
+)
+def test_password_in_an_address_is_refused_and_not_shown(url) -> None:
+    """It was sent in the place of the token, and every error showed it."""
+    with pytest.raises(ConfigurationInvalid) as raised:
+        Lethe(url.format("word77"), "token")
+    assert "word77" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h:65535/", "http://[::1]:8765", "https://h.example./a/b", "http://sæ.no"]
+)
+def test_url_that_can_be_used_is_taken(url) -> None:
+    Lethe(url, "token").close()
 
 
 def test_token_with_a_line_break_is_refused_without_being_shown() -> None:

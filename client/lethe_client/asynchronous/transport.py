@@ -19,7 +19,7 @@ from lethe_client.transport import (
     _answer,
     _refuse_compressed,
     _refused,
-    not_usable,
+    address_of,
     trusted,
 )
 
@@ -37,12 +37,7 @@ class AsyncTransport:
         verify: Any = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise ConfigurationInvalid(f"not a URL: {error}") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ConfigurationInvalid(not_usable(url))
+        parsed = address_of(url)
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         if token is not None:
             if not token.isascii() or not token.isprintable() or (not token.strip()):
