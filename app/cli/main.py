@@ -12,6 +12,7 @@ from typer.main import get_command
 from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.lazy import LazyGroup, Noun
 from app.cli.shell.output import Output
+from app.cli.shell.streams import OutputLost, Words, open_missing
 from app.kit.texts.distribution import installed_version
 
 
@@ -96,8 +97,18 @@ def _root(
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    open_missing()
     arguments = list(sys.argv[1:] if args is None else args)
     out = Output(json="--json" in arguments)
+    try:
+        code = _run(arguments, out)
+        Words(sys.stdout).flush()
+    except OutputLost as error:
+        return out.complain(Complaint("FILE_UNWRITABLE", f"standard output: {error}", ExitCode.FAILED))
+    return code
+
+
+def _run(arguments: list[str], out: Output) -> int:
     try:
         code = get_command(app).main(args=arguments, prog_name="lethe", standalone_mode=False)
     except typer.TyperException as error:
@@ -106,13 +117,26 @@ def main(args: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # `lethe job list | head`: the reader has seen enough, and a flush at exit would complain.
-        sys.stdout = None
+    except SystemExit as end:
+        # `lethe events --follow | head`: the reader has seen enough. Typer and rich make a 1 of it.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
         return ExitCode.OK
+    except OutputLost:
+        raise
+    except UnicodeEncodeError:
+        if all(map(_is_text, arguments)):
+            return _bug(out)
+        detail = "an argument has bytes that are not UTF-8; give it as text"
+        return out.complain(Complaint("USAGE", detail, ExitCode.USAGE))
     except Exception:  # noqa: BLE001 -- the last frame of the command: the user gets a file, not a traceback
         return _bug(out)
     return ExitCode.OK if code is None else int(code)
+
+
+def _is_text(argument: str) -> bool:
+    """Whether the shell gave it as UTF-8: other bytes are half of a pair of UTF-16 in Python."""
+    return not any("\udc80" <= each <= "\udcff" for each in argument)
 
 
 def _usage(error: typer.TyperException, out: Output) -> int:
@@ -128,11 +152,16 @@ def _usage(error: typer.TyperException, out: Output) -> int:
 
 
 def _bug(out: Output) -> int:
-    with tempfile.NamedTemporaryFile("w", prefix="lethe-bug-", suffix=".txt", delete=False) as file:
-        traceback.print_exc(file=file)
     kind = sys.exc_info()[0]
     detail = f"the command failed in a way that it should not ({kind.__name__ if kind else 'unknown'})"
-    return out.complain(Complaint("BUG", detail, ExitCode.BUG, f"Please report it with the file {file.name}"))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="lethe-bug-", suffix=".txt", delete=False) as file:
+            traceback.print_exc(file=file)
+    except OSError as error:
+        advice = f"Its traceback could not be kept ({error.strerror}): make room, and do it again"
+    else:
+        advice = f"Please report it with the file {file.name}"
+    return out.complain(Complaint("BUG", detail, ExitCode.BUG, advice))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.job_options import Wait
 from app.cli.shell.output import Output
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.streams import Words
 from app.cli.shell.watching import finish
 
 app = typer.Typer(
@@ -56,8 +57,7 @@ def get(
     """
     content = session.client.erasure.certificate(store, cycle)
     if output is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        Words(sys.stdout).write_bytes(content)
         return ExitCode.OK
     try:
         output.write_bytes(content)

@@ -14,6 +14,7 @@ import typer
 
 from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.output import Output
+from app.cli.shell.streams import Words
 from spark.erase.errors import (
     EnvironmentUnreadable,
     LogFileChanged,
@@ -133,7 +134,7 @@ def helper(
     if write is None:
         out.document({"file": None, "source": text})
         if not json:
-            sys.stdout.write(text)
+            Words(sys.stdout).write(text)
         return ExitCode.OK
     try:
         _write_source(write, text)
@@ -206,7 +207,7 @@ def _file_number(text: str | None) -> int | None:
 
 
 def _write_json(entry: dict[str, Any]) -> None:
-    sys.stdout.write(json_text.dumps(entry) + "\n")
+    Words(sys.stdout, endless=True).write(json_text.dumps(entry) + "\n")
 
 
 def _write_text(entry: dict[str, Any]) -> None:
@@ -216,7 +217,8 @@ def _write_text(entry: dict[str, Any]) -> None:
     if "key" in rest:
         rest["key"] = _readable(rest["key"])
     words = [f"{name}={value}" for name, value in rest.items()] + flags
-    sys.stdout.write(f"{place} {kind:<16} {size:>9} {' '.join(words)}".rstrip() + "\n")
+    line = f"{place} {kind:<16} {size:>9} {' '.join(words)}".rstrip()
+    Words(sys.stdout, endless=True).write(line + "\n")
 
 
 def _readable(key: str) -> str:

@@ -68,5 +68,6 @@ def _tell(session: Session, event: FleetEvent) -> None:
     facts = json.dumps(dict(event.data), ensure_ascii=False, default=str)
     place = event.store or "-"
     session.out.say(
-        f"{event.number} {cell(event.at)} {place} {event.kind} {event.type} {event.subject} {facts}"
+        f"{event.number} {cell(event.at)} {place} {event.kind} {event.type} {event.subject} {facts}",
+        endless=True,
     )

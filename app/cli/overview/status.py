@@ -95,7 +95,10 @@ def _is_needed(seen: Overview) -> bool:
 def _watch(
     session: Session, seen: Overview, look: Callable[[], Overview], *, interval_s: float, check: bool
 ) -> int:
-    """Show each look in place of the last; under --json a line each. With check it ends at an error."""
+    """Show each look in place of the last, or below it where that is no terminal; under --json a line each.
+
+    With check it ends at an error.
+    """
 
     def looks() -> Iterator[Overview]:
         yield seen
@@ -103,12 +106,15 @@ def _watch(
             time.sleep(interval_s)
             yield look()
 
-    live = nullcontext() if session.out.json else Live(console=on_stdout(), auto_refresh=False)
-    with live as shown:
+    console = on_stdout(endless=True)
+    in_place = console.is_terminal and not session.out.json
+    with Live(console=console, auto_refresh=False) if in_place else nullcontext() as shown:
         for each in looks():
             session.out.line(each.raw)
             if shown is not None:
                 shown.update(screen(each), refresh=True)
+            elif not session.out.json:
+                console.print(screen(each))
             if check and _is_needed(each):
                 return ExitCode.FAILED
     raise AssertionError("it ends by an error or by Ctrl-C")

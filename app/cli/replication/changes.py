@@ -269,7 +269,7 @@ def _tell(session: Session, record: Record, *, cursor: str | None, is_base64: bo
     session.out.line(dict(record.raw) | ({} if cursor is None else {"cursor": cursor}))
     value = "(deleted)" if record.payload is None else shown(record.payload, is_base64=is_base64)
     place = f"{shown(record.database, is_base64=is_base64)} {shown(record.key, is_base64=is_base64)}"
-    session.out.say(f"{record.csn} {record.rid} {record.kind} {place} {value}")
+    session.out.say(f"{record.csn} {record.rid} {record.kind} {place} {value}", endless=True)
 
 
 @app.command("overwritten")

@@ -10,6 +10,7 @@ from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
 from app.cli.shell.byte_values import Base64Option, bytes_of, shown
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.streams import Words
 
 Tombstones = Annotated[bool, typer.Option("--tombstones", help="Show deleted keys too.")]
 
@@ -41,8 +42,7 @@ def get(
         tombstones=tombstones,
     )
     if raw and not session.out.json:
-        sys.stdout.buffer.write(entry.value or b"")
-        sys.stdout.buffer.flush()
+        Words(sys.stdout).write_bytes(entry.value or b"")
         return ExitCode.OK
     session.out.document(entry.raw)
     value = "(deleted)" if entry.value is None else shown(entry.value, is_base64=base64)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.streams import Words
 
 # A pipe has no width: nothing must be cut or wrapped there.
 PIPE_WIDTH: Final = 1_000
@@ -47,14 +48,14 @@ ID_WORDS: Final = frozenset(
 )
 
 
-def on_stdout() -> Console:
+def on_stdout(*, endless: bool = False) -> Console:
     """The console for results; made anew each time, since tests and pipes exchange the stream."""
-    return _console(sys.stdout)
+    return _console(Words(sys.stdout, endless=endless))
 
 
 def on_stderr() -> Console:
     """The console for everything that is no result."""
-    return _console(sys.stderr)
+    return _console(Words(sys.stderr, beside=True))
 
 
 def _console(stream: Any) -> Console:
@@ -125,6 +126,14 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, terminal: boo
     return table
 
 
+def _write(value: Any, *, indent: int | None = None, endless: bool = False) -> None:
+    """Write JSON to stdout; as ASCII where the encoding there is none of Unicode's."""
+    is_ascii = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    words = Words(sys.stdout, endless=endless)
+    words.write(json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=str) + "\n")
+    words.flush()
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """Where a command's words go; `json` decides."""
@@ -134,19 +143,17 @@ class Output:
     def document(self, value: Any) -> None:
         """Print the one document of `--json`; nothing otherwise."""
         if self.json:
-            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
-            sys.stdout.flush()
+            _write(value, indent=2)
 
     def line(self, value: Any) -> None:
         """Print one JSON line of a watch under `--json`; nothing otherwise."""
         if self.json:
-            sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
-            sys.stdout.flush()
+            _write(value, endless=True)
 
-    def say(self, text: str) -> None:
-        """Print a result for people."""
+    def say(self, text: str, *, endless: bool = False) -> None:
+        """Print a result for people; `endless`: one of a watch, which ends when its reader has gone."""
         if not self.json:
-            on_stdout().print(Text(text))
+            on_stdout(endless=endless).print(Text(text))
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
 from lethe_client import TERMINAL, Job, Lethe, LetheError, RetryPolicy
+from typer.models import ArgumentInfo
 
 from app.cli.shell.access import OPTIONS, PANEL, resolve
 from app.cli.shell.complaints import complaint
@@ -17,6 +18,7 @@ from app.cli.shell.output import Output
 
 # A script that finds no service wants to know soon; waits are patient all the same.
 RETRIES: Final = RetryPolicy(attempts=4)
+EMPTY: Final = "it is empty; is a variable of the shell not set?"
 P = ParamSpec("P")
 Refused = Callable[[Output, Complaint], int]
 
@@ -59,6 +61,14 @@ def _run(command: Callable[[Session], int], access: dict[str, Any], refused: Ref
         return refused(out, complaint(error, options=options))
 
 
+def _names(parameter: inspect.Parameter) -> str:
+    """The metavar of an argument that names something; keys and values have none, and may be empty."""
+    for each in getattr(parameter.annotation, "__metadata__", ()):
+        if isinstance(each, ArgumentInfo):
+            return each.metavar or ""
+    return ""
+
+
 def on_service(
     command: Callable[Concatenate[Session, P], int], *, refused: Refused = Output.complain
 ) -> Callable[..., int]:
@@ -74,7 +84,12 @@ def on_service(
 
     shown = shown_options(own)
 
+    names = {parameter.name: metavar for parameter in own if (metavar := _names(parameter))}
+
     def run(**options: Any) -> int:
+        for name, metavar in names.items():
+            if options[name] == "" or (isinstance(options[name], list) and "" in options[name]):
+                raise typer.BadParameter(EMPTY, param_hint=metavar)
         access = {name: options.pop(name) for name in shared}
         return _run(lambda session: command(session, **options), access, refused, shown)  # type: ignore[call-arg]
 

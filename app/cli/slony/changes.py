@@ -54,7 +54,7 @@ def changes(
         found = feed.page(store, after=after, snapshot=snapshot, copied=copied, sets=sets or (), limit=limit)
     for record in found:
         session.out.line(record.raw)
-        session.out.say(_said(record))
+        session.out.say(_said(record), endless=True)
     return ExitCode.OK
 
 
@@ -74,7 +74,7 @@ def copy(
     """
     for record in session.client.slony_changes.copy(store, sets=sets):
         session.out.line(record.raw)
-        session.out.say(_said(record))
+        session.out.say(_said(record), endless=True)
     return ExitCode.OK
 
 

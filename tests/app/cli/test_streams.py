@@ -1,0 +1,133 @@
+"""Readers that go, disks that are full, streams that are closed: the exit code is that of the command.
+
+Each command runs as a process of its own against a service that answers from a table.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.je_data import unpack
+
+STORE = {"id": "shop", "kind": "SYMMETRICDS", "url": "sqlite:////srv/shöp.db", "labels": {}}
+JOB = {"id": "job_1", "kind": "PURGE", "store": "shop"}
+FAULT = {"code": "LIMIT_EXCEEDED", "title": "t", "detail": "396 rows would go", "retryable": False}
+FAILED = JOB | {"state": "FAILED", "error": FAULT}
+RUN = ["purge", "run", "shop", "--cutoff", "2026-11-01T03:00:00Z"]
+OVERVIEW = {
+    "at": "2026-11-20T11:30:00Z",
+    "counters": {"stores": 0, "jobs": {}, "backups": 0, "ended_last_day": {}},
+    "attention": [],
+    "attention_total": 0,
+    "stores": [],
+    "batches": [],
+    "next_page_token": "",
+}
+
+
+@pytest.fixture
+def shop(service) -> Any:
+    service.on("GET /v1/stores/shop", (200, STORE, {"ETag": '"7"'}))
+    service.on("GET /v1/stores", (200, {"items": [STORE], "next_page_token": None}))
+    service.on("POST /v1/stores/shop/purges", (202, JOB | {"state": "QUEUED"}))
+    service.on("GET /v1/jobs/job_1", (200, FAILED))
+    return service
+
+
+def _run(shop: Any, *words: Any, **streams: Any) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"LETHE_URL": shop.url, "LETHE_TOKEN": "t"} | streams.pop("more", {})
+    command = [sys.executable, "-m", "app.cli.main", *words]
+    return subprocess.run(command, env=environment, timeout=60, check=False, **streams)
+
+
+def _without_a_reader() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("words", "code"), [(RUN, 1), (["store", "show", "shop"], 0), (["store", "list"], 0)]
+)
+def test_a_reader_of_results_that_has_gone_changes_no_exit_code(shop, words, code, as_json) -> None:
+    """`lethe whoami | true` ended with 1, which means that the service has refused."""
+    writer = _without_a_reader()
+    run = _run(shop, *words, *as_json, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert run.returncode == code
+    assert b"Traceback" not in run.stderr
+    assert b"BUG" not in run.stderr
+
+
+@pytest.mark.parametrize("stderr", ["full", "gone", "closed"])
+def test_what_is_said_beside_a_result_may_be_lost(shop, stderr) -> None:
+    given = {"full": lambda: os.open("/dev/full", os.O_WRONLY), "gone": _without_a_reader}
+    shop.on("GET /v1/jobs/job_1", (200, JOB | {"state": "SUCCEEDED"}))
+    if stderr == "closed":
+        run = _run(shop, *RUN, "--json", stdout=subprocess.PIPE, preexec_fn=lambda: os.close(2))
+    else:
+        descriptor = given[stderr]()
+        run = _run(shop, *RUN, "--json", stdout=subprocess.PIPE, stderr=descriptor)
+        os.close(descriptor)
+    assert (run.returncode, json.loads(run.stdout)["state"]) == (0, "SUCCEEDED")
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_result_that_a_full_disk_does_not_take_is_an_error_with_its_cause(shop, as_json) -> None:
+    """It was called a bug; with --json there was a traceback besides."""
+    with open("/dev/full", "wb") as full:
+        run = _run(shop, "store", "show", "shop", *as_json, stdout=full, stderr=subprocess.PIPE)
+    assert run.returncode == 1
+    assert run.stderr.decode().splitlines() == [
+        "lethe: FILE_UNWRITABLE: standard output: No space left on device",
+        "  What it means: lethe explain FILE_UNWRITABLE",
+    ]
+
+
+def test_a_stream_without_an_end_ends_when_its_reader_has_gone(shop, tmp_path) -> None:
+    shop.on("GET /v1/overview", (200, OVERVIEW))
+    environment = unpack("closed", tmp_path / "je")
+    for words in (["status", "--watch", "--interval", "1"], ["je", "dump", str(environment)]):
+        for as_json in ([], ["--json"]):
+            writer = _without_a_reader()
+            run = _run(shop, *words, *as_json, stdout=writer, stderr=subprocess.PIPE)
+            os.close(writer)
+            assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_each_look_of_a_watch_is_in_a_pipe_at_once(shop) -> None:
+    """Without a terminal nothing was shown before the end, and it has none."""
+    shop.on("GET /v1/overview", (200, OVERVIEW))
+    words = ["status", "--watch", "--interval", "1", "--url", shop.url]
+    command = [sys.executable, "-m", "app.cli.main", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        shown = [line for line, _ in zip(watch.stdout, range(8), strict=False) if "needs anybody" in line]
+        watch.kill()
+    assert len(shown) > 1
+
+
+def test_a_closed_stdout_is_as_one_that_nobody_reads(shop) -> None:
+    run = _run(shop, "store", "show", "shop", stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_a_terminal_that_knows_no_unicode_gets_escapes_and_whole_json(shop) -> None:
+    more = {"PYTHONIOENCODING": "ascii"}
+    run = _run(shop, "store", "show", "shop", "--json", more=more, stdout=subprocess.PIPE)
+    assert json.loads(run.stdout)["url"] == STORE["url"]
+    run = _run(shop, "store", "show", "shop", more=more, stdout=subprocess.PIPE)
+    assert (run.returncode, b"sh\\xf6p.db" in run.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("words", [["job", "abort", ""], ["store", "remove", ""], ["store", "show", b"\xff"]])
+def test_an_argument_that_can_name_nothing_is_a_fault_of_usage(shop, words) -> None:
+    """`lethe job abort "$JOB"` without a JOB was called a bug of ours."""
+    run = _run(shop, *words, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert (run.returncode, json.loads(run.stdout)["code"]) == (64, "USAGE")
+    assert shop.asked == []
