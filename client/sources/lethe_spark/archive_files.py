@@ -16,12 +16,14 @@ def named_files(path: Path) -> list[ManifestEntry]:
     """The entries of all manifests in a directory and below, in the order of jobs and units.
 
     Raises: ArchiveCorrupt: there is no manifest, one is damaged, or two entries are of the same unit: a copy
-        of an archive beside it would count rows twice.
+        of an archive beside it would count rows twice; a link leads to a folder that is not below.
     """
     found: list[ManifestEntry] = []
     count = 0
     for directory, folders, names in os.walk(path, onerror=_refuse):
         folders.sort()
+        for folder in folders:
+            _refuse_outside(path, Path(directory) / folder)
         if MANIFEST_NAME in names:
             count += 1
             if count > MANIFESTS_MAX:
@@ -34,6 +36,15 @@ def named_files(path: Path) -> list[ManifestEntry]:
         )
     _refuse_twice(found)
     return sorted(found, key=lambda entry: (entry.job_id, entry.unit_id, entry.path))
+
+
+def _refuse_outside(path: Path, folder: Path) -> None:
+    """Links are not followed: one into what is read anyway is passed over, another would leave rows out."""
+    if folder.is_symlink() and not folder.resolve().is_relative_to(path.resolve()):
+        raise ArchiveCorrupt(
+            f"{folder} is a link to {folder.resolve()}, which is not below {path}; links are not followed: "
+            "mount it there, or read it by itself"
+        )
 
 
 def _refuse(error: OSError) -> None:

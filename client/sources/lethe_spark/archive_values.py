@@ -95,21 +95,33 @@ def _plain(value: Any) -> Any:
 def table_schema(entries: Sequence[ManifestEntry]) -> StructType:
     """The columns of a table in all its files; one that a file lacks is null there.
 
-    Raises: ArchiveCorrupt: a column has another type in another file, or a file cannot be read.
+    Raises: ArchiveCorrupt: a column has another type in another file, or a name that one of `ORIGIN` has, or
+        a file cannot be read.
     """
     found: dict[str, tuple[Any, str]] = {}
     for entry in entries:
         shape = read_shape(entry.path)
+        _require_other_names(shape, entry)
         for field in shape.schema({}):
             wide = _WIDER.get(field.type, field.type)
             known, where = found.setdefault(field.name, (wide, entry.path))
             if known != wide:
                 raise ArchiveCorrupt(
                     f"the column {field.name} is {known} in {where} and {wide} in {entry.path}; leave the "
-                    "option 'table' out, and take it from the column 'values'"
+                    "the option 'table' out, and take it from the column 'values'"
                 )
     columns = [*ORIGIN, *((name, kind) for name, (kind, _) in found.items())]
     return StructType([StructField(name, _spark_type(kind)) for name, kind in columns])
+
+
+def _require_other_names(shape: TableShape, entry: ManifestEntry) -> None:
+    ours = {name for name, _ in ORIGIN}
+    same = sorted(column.name for column in shape.columns if column.name.lower() in ours)
+    if same:
+        raise ArchiveCorrupt(
+            f"the column {same[0]} of {entry.path} has the name of one that says where a row is from; leave "
+            "the option 'table' out, and take it from the column 'values'"
+        )
 
 
 def _spark_type(kind: Any) -> Any:

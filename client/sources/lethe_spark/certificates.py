@@ -7,7 +7,7 @@ holds; `view=files` fails at a certificate whose signature does not.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ VIEWS: Final = {
 OPTIONS: Final = ("path", "view", "trusted")
 FILES_MAX: Final = 100_000
 PART_BYTES: Final = 16 * 2**20
+BIGINT_MAX: Final = 2**63 - 1
 _SAID: Final = 11
 """How many columns of a certificate's row are what the certificate says."""
 
@@ -151,17 +152,17 @@ def _certificate(file: str, found: VerifiedCertificate) -> tuple[Any, ...]:
             None,
             found.key_id,
             found.is_pinned,
-            str(said["store"]),
-            str(cycle["id"]),
-            str(cycle["state"]),
+            _text(said["store"]),
+            _text(cycle["id"]),
+            _text(cycle["state"]),
             _instant(cycle["started_at"]),
             _instant(cycle["ended_at"]),
-            str(said["environment"]["path"]),
-            int(totals["files"]),
-            int(totals["files_erased_and_proved"]),
-            int(totals["entries_erased_and_proved"]),
-            int(totals["files_remaining"]),
-            [str(each["code"]) for each in said["stays_readable"]],
+            _text(said["environment"]["path"]),
+            _number(totals["files"]),
+            _number(totals["files_erased_and_proved"]),
+            _number(totals["entries_erased_and_proved"]),
+            _number(totals["files_remaining"]),
+            [_text(each["code"]) for each in _list(said["stays_readable"])],
             json.dumps(said, ensure_ascii=False, sort_keys=True, separators=(",", ":")),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -171,8 +172,8 @@ def _certificate(file: str, found: VerifiedCertificate) -> tuple[Any, ...]:
 def _files(file: str, found: VerifiedCertificate) -> Iterator[tuple[Any, ...]]:
     said = found.certificate
     try:
-        store, cycle = str(said["store"]), str(said["cycle"]["id"])
-        for each in said["files"]:
+        store, cycle = _text(said["store"]), _text(said["cycle"]["id"])
+        for each in _list(said["files"]):
             sha256 = each.get("sha256_after")
             yield (
                 file,
@@ -180,12 +181,12 @@ def _files(file: str, found: VerifiedCertificate) -> Iterator[tuple[Any, ...]]:
                 found.is_pinned,
                 store,
                 cycle,
-                str(said["environment"]["path"]),
-                str(each["name"]),
-                str(each["state"]),
-                bool(each["proved"]),
-                int(each["bytes"]),
-                None if sha256 is None else str(sha256),
+                _text(said["environment"]["path"]),
+                _text(each["name"]),
+                _text(each["state"]),
+                _truth(each["proved"]),
+                _number(each["bytes"]),
+                None if sha256 is None else _text(sha256),
                 json.dumps(each, ensure_ascii=False, sort_keys=True, separators=(",", ":")),
             )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -196,5 +197,39 @@ def _formless(error: Exception) -> CertificateInvalid:
     return CertificateInvalid(f"its signature holds, but it says not what its format asks for ({error!r})")
 
 
+# A certificate of another key says what its maker likes: nothing is turned into what it is not, and what a
+# column cannot hold fails its own row, not the query.
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BIGINT_MAX:
+        raise ValueError(f"{value!r:.40} is no count")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is neither true nor false")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.40} is no list")
+    return value
+
+
 def _instant(value: Any) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(str(value))
+    if value is None:
+        return None
+    found = datetime.fromisoformat(_text(value))
+    if found.tzinfo is None:
+        raise ValueError(f"{value:.40} has no offset")
+    try:
+        return found.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{value:.40} is no time in UTC") from error

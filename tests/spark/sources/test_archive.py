@@ -132,6 +132,40 @@ def test_columns_of_a_table_have_its_types(archives: Archives, sqlite: Target, o
     assert rows_of(direct(archives.root, jobs=job_id(2))) == expected(archives.close(conn, 2))
 
 
+@pytest.mark.parametrize("name", ["_row", "_FILE"])
+def test_a_column_with_the_name_of_one_of_ours_is_refused(
+    archives: Archives, sqlite: Target, opened: Connect, name: str
+) -> None:
+    """The number of the row stood where the table's own value was asked for."""
+    conn = opened(sqlite)
+    conn.execute(f"create table t (id integer primary key, {name} text)")
+    conn.execute("insert into t values (1, 'own')")
+    archives.keep(conn, "t", "id = 1", job=1, unit="u")
+    archives.close(conn, 1)
+    with pytest.raises(ArchiveCorrupt, match=f"the column {name} of .*; leave the option 'table' out"):
+        direct(archives.root, table="t")
+    [row] = rows_of(direct(archives.root))
+    assert json.loads(row["values"]) == {"id": 1, name: "own"}
+
+
+def test_an_archive_behind_a_link_is_not_left_out_without_a_word(
+    archives: Archives, sqlite: Target, opened: Connect, tmp_path: Path
+) -> None:
+    """Its rows were in no answer: no row of a purge on another disk was purged twice."""
+    conn = opened(sqlite)
+    conn.execute("create table t (id integer primary key)")
+    conn.execute("insert into t values (1), (2)")
+    for job in (1, 2):
+        archives.keep(conn, "t", f"id = {job}", job=job, unit="u")
+        archives.close(conn, job)
+    (archives.root / "newest").symlink_to(archives.directory(2))
+    assert len(rows_of(direct(archives.root))) == 2
+    archives.directory(1).rename(tmp_path / "old")
+    archives.directory(1).symlink_to(tmp_path / "old")
+    with pytest.raises(ArchiveCorrupt, match=r"is a link to .*/old, which is not below .*: mount it"):
+        rows_of(direct(archives.root))
+
+
 def test_columns_that_differ_between_files_are_refused(
     archives: Archives, sqlite: Target, opened: Connect
 ) -> None:

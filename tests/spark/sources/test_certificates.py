@@ -129,6 +129,38 @@ def test_what_an_invalid_certificate_says_is_not_shown(tmp_path: Path) -> None:
         rows_of(tmp_path, view="files")
 
 
+SAID = certificate(1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"totals": SAID["totals"] | {"files": 2**63}},
+        {"totals": SAID["totals"] | {"files_remaining": "0"}},
+        {"cycle": SAID["cycle"] | {"started_at": "0001-01-01T00:00:00+14:00"}},
+        {"cycle": SAID["cycle"] | {"ended_at": "2026-11-25T10:00:00"}},
+        {"store": ["a"]},
+        {"stays_readable": {}},
+    ],
+)
+def test_what_a_stranger_signs_spoils_no_other_row(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """One number too large failed the query, and named no file."""
+    write(tmp_path, 1, SAID)
+    write(tmp_path, 2, SAID | fields, key=Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    rows = rows_of(tmp_path)
+    assert [row["valid"] for row in rows] == [True, False]
+    assert "says not what its format asks for" in rows[1]["problem"]
+
+
+@pytest.mark.parametrize("fields", [{"proved": "false"}, {"bytes": 2**63}, {"proved": None}])
+def test_a_file_is_proved_only_where_the_certificate_says_true(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    write(tmp_path, 1, SAID | {"files": [SAID["files"][1] | fields]})
+    with pytest.raises(CertificateInvalid, match=r"1\.json: .* says not what its format asks for"):
+        rows_of(tmp_path, view="files")
+
+
 def test_options_that_are_wrong_are_refused_by_name(tmp_path: Path) -> None:
     for options, words in (
         ({"path": str(tmp_path / "none")}, "there is no"),
