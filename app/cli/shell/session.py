@@ -62,7 +62,7 @@ def _run(command: Callable[[Session], int], access: dict[str, Any], refused: Ref
 
 
 def _names(parameter: inspect.Parameter) -> str:
-    """The metavar of an argument that names something; keys and values have none, and may be empty."""
+    """The metavar of an argument that is one name. Keys have none: they may be empty, as words of a list."""
     for each in getattr(parameter.annotation, "__metadata__", ()):
         if isinstance(each, ArgumentInfo):
             return each.metavar or ""
@@ -88,7 +88,7 @@ def on_service(
 
     def run(**options: Any) -> int:
         for name, metavar in names.items():
-            if options[name] == "" or (isinstance(options[name], list) and "" in options[name]):
+            if options[name] == "":
                 raise typer.BadParameter(EMPTY, param_hint=metavar)
         access = {name: options.pop(name) for name in shared}
         return _run(lambda session: command(session, **options), access, refused, shown)  # type: ignore[call-arg]

@@ -131,3 +131,8 @@ def test_an_argument_that_can_name_nothing_is_a_fault_of_usage(shop, words) -> N
     run = _run(shop, *words, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert (run.returncode, json.loads(run.stdout)["code"]) == (64, "USAGE")
     assert shop.asked == []
+
+
+def test_words_of_a_command_that_is_run_may_be_empty(shop) -> None:
+    run = _run(shop, "backup", "run", "--store", "shop", "--", "echo", "", stderr=subprocess.PIPE)
+    assert b"NOT_SCRIPTED" in run.stderr
