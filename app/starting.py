@@ -194,9 +194,15 @@ def open_metadata(settings: Settings) -> Database:
     Raises: Misconfigured: no URL of a database that can hold it.
     """
     try:
-        driver = make_url(settings.effective_metadata_url).drivername
-    except sa.exc.ArgumentError as error:  # its text repeats the URL, with the password
-        raise Misconfigured("LETHE_METADATA_URL (--metadata-url) is not a URL") from error
+        url = make_url(settings.effective_metadata_url)
+        if "@" in (url.host or ""):
+            raise ValueError("a part of the password would be taken, and shown, as the host")
+    except (sa.exc.ArgumentError, ValueError):  # its text repeats the URL, with the password
+        raise Misconfigured(
+            "LETHE_METADATA_URL (--metadata-url) is not a URL: its port is a number, and an @ in a password"
+            " is written %40"
+        ) from None
+    driver = url.drivername
     if driver not in METADATA_DRIVERS:
         raise Misconfigured(
             f"LETHE_METADATA_URL (--metadata-url) takes postgresql+psycopg:// or sqlite:///, not {driver}://"

@@ -92,7 +92,14 @@ def test_data_directory_that_may_not_be_used_says_what_to_do(tmp_path, fault, ha
 
 @pytest.mark.parametrize(
     "url",
-    [f"garbage:{SECRET}", f"mysql://root:{SECRET}@127.0.0.1/x", f"postgresql://root:{SECRET}@127.0.0.1/x"],
+    [
+        f"garbage:{SECRET}",
+        f"mysql://root:{SECRET}@127.0.0.1/x",
+        f"postgresql://root:{SECRET}@127.0.0.1/x",
+        f"postgresql+psycopg://lethe:half@{SECRET}@127.0.0.1/x",
+        f"postgresql+psycopg://lethe:half@{SECRET}:more@127.0.0.1/x",
+        f"postgresql+psycopg://lethe:{SECRET}@127.0.0.1:port/x",
+    ],
 )
 def test_metadata_url_of_no_use_is_refused_without_being_repeated(url) -> None:
     with pytest.raises(Misconfigured, match="LETHE_METADATA_URL") as refused:
