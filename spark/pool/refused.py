@@ -4,10 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-SECRETS: Final = ("secret", "password", "passwd", "token", "secretkey", "accesskey", "accountkey", "apikey")
+SECRETS: Final = (
+    *("secret", "password", "passwd", "passphrase", "token"),
+    *("secretkey", "accesskey", "accountkey", "apikey", "privatekey"),
+)
 """Ends of names, in small letters and without what parts their words."""
-ACCOUNT_KEY: Final = ".account.key."
-"""Of a store of Azure, whose own name follows."""
+OF_AZURE: Final = re.compile(
+    r"fs\.azure\.(account\.key|sas|account\.oauth2\.(client\.secret|refresh\.token|user\.password))\."
+)
+"""Secrets of a store of Azure, whose own name follows."""
 NAMES_A_SECRET: Final = re.compile(r"spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\..*")
 NOT_IN_A_NAME: Final = re.compile(r"[\s=]")
 REFUSED: Final[Mapping[str, str]] = {
@@ -60,6 +65,6 @@ def _why(name: str) -> str | None:
         return None
     # `spark.x.passwordFile` names a file, and may be said.
     words = re.sub(r"[^a-z0-9]", "", name.lower())
-    if words.endswith(SECRETS) or ACCOUNT_KEY in name.lower():
+    if words.endswith(SECRETS) or OF_AZURE.search(name.lower()):
         return "`ps` would show it"
     return None

@@ -113,6 +113,10 @@ def test_what_lethe_must_set_itself_is_refused_with_the_reason(name: str) -> Non
         "spark.hadoop.my.access.TOKEN",
         "spark.hadoop.fs.s3a.secret.key",
         "spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.account.oauth2.client.secret.mine.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.sas.box.mine.blob.core.windows.net",
+        "spark.hadoop.fs.azure.sas.fixed.token.mine.dfs.core.windows.net",
+        "spark.hadoop.fs.gs.auth.service.account.private.key",
         "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
         "spark.executorEnv.DB_PASSWD",
     ],
@@ -146,6 +150,8 @@ def test_what_only_names_a_secret_of_kubernetes_passes() -> None:
 
 def test_everything_else_passes(tmp_path: Path) -> None:
     conf = {"spark.driver.port": "7001", "spark.ssl.keyPasswordFile": "/f", "spark.kubernetes.a": "b"}
+    conf |= {"spark.hadoop.fs.azure.account.oauth2.client.id.mine.dfs.core.windows.net": "x"}
+    conf |= {"spark.hadoop.fs.s3a.encryption.key": "arn:aws:kms:x", "spark.executorEnv.A_CREDENTIALS": "/f"}
     assert conf.items() <= conf_of(tmp_path, conf=conf).items()
 
 
