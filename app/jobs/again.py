@@ -18,7 +18,7 @@ from app.jobs.family import (
     note_order,
     read_order,
 )
-from app.jobs.models import Subject, ThrottleSetting
+from app.jobs.models import Subject, ThrottleSetting, read_bounds
 from app.jobs.queries import get_job
 from app.jobs.rows import Job, JobClass
 from app.jobs.service import CHILDREN_MAX, RETRIED, JobRequest, refuse_conflict, submit, wake_parent
@@ -112,7 +112,7 @@ def _request_like(
         parent_id=parent_id,
         reason=reason or job.reason,
         retried_from=job.id,
-        throttle=ThrottleSetting.model_validate(job.throttle_requested) if job.throttle_requested else None,
+        throttle=read_bounds(job.throttle_requested) if job.throttle_requested else None,
         claim_identity=job.claim_identity,
         claim_resource=job.claim_resource,
         subject=Subject.model_validate(job.subject) if job.subject else None,

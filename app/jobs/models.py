@@ -1,9 +1,11 @@
 """Jobs, instances and the Spark pool as clients see them."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import ConfigDict, Field, FiniteFloat, ValidationError
 
 from app.jobs.counting import QUEUED
 from app.jobs.rows import InstanceBase, Job, JobBase, JobClass
@@ -49,6 +51,16 @@ class ThrottleSetting(Model):
     )
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"rows_per_s": 5000}]})
+
+
+def read_bounds(kept: Mapping[str, Any]) -> ThrottleSetting:
+    """The bounds of a job's row; what only a newer version knows, which may work beside us, is left out."""
+    known = ThrottleSetting()
+    for name in ThrottleSetting.model_fields:
+        with suppress(ValidationError):
+            bound = ThrottleSetting.model_validate({name: kept.get(name)})
+            known = known.model_copy(update={name: getattr(bound, name)})
+    return known
 
 
 class ThrottleRead(Model):
@@ -200,13 +212,11 @@ def read_job(job: Job) -> JobRead:
     fields["waiting_on"] = read_waiting(job)
     if job.error:
         fields["error"] = job.error | {"help": help_of(str(job.error["code"]))}
-    throttle = ThrottleRead.model_validate(
-        {
-            "requested": job.throttle_requested,
-            "effective": job.throttle_effective,
-            "cause": job.throttle_cause,
-        }
+    requested, effective = (
+        None if kept is None else read_bounds(kept)
+        for kept in (job.throttle_requested, job.throttle_effective)
     )
+    throttle = ThrottleRead(requested=requested, effective=effective, cause=job.throttle_cause)
     return JobRead.model_validate(fields | {"throttle": throttle, "instance": job.lease_instance})
 
 

@@ -18,7 +18,7 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.errors import JobFailed, JobStopped, LeaseLost, StopCause
-from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.models import ThrottleSetting, WaitingOn, read_bounds
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.claims import ClaimedJob
 from app.jobs.running.pace import Shown, fraction_of
@@ -66,9 +66,7 @@ class JobContext:
         self.database = database
         self.settings = settings
         self.clock = clock
-        self.throttle = Throttle(
-            clock, ThrottleSetting.model_validate(job.throttle) if job.throttle else None
-        )
+        self.throttle = Throttle(clock, read_bounds(job.throttle) if job.throttle else None)
         self._changed = changed
         self._moved = moved
         self._finishes_at = finishes_at

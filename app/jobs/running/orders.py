@@ -7,7 +7,7 @@ from sqlmodel import Session, col
 
 from app.db import Database
 from app.jobs.errors import StopCause
-from app.jobs.models import ThrottleSetting
+from app.jobs.models import read_bounds
 from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import look_at_held_up
@@ -62,7 +62,7 @@ def _order(
         context.signal(StopCause.PAUSE)
     elif context.job.store in suspended:
         context.signal(StopCause.SUSPEND)
-    if not brake(context, openings, ThrottleSetting.model_validate(throttle or {})):
+    if not brake(context, openings, read_bounds(throttle or {})):
         context.signal(StopCause.WINDOW)
 
 

@@ -20,7 +20,7 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCause
-from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.models import WaitingOn, read_bounds
 from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
 from app.jobs.running.candidates import LimitsOf
@@ -290,7 +290,7 @@ class Runner:
             self._unless_ordered(context, kind, partial(outcome.succeed, context, result))
 
     def _work(self, context: JobContext, kind: TaskKind) -> Mapping[str, object]:
-        wanted = ThrottleSetting.model_validate(context.job.throttle or {})
+        wanted = read_bounds(context.job.throttle or {})
         if not context.patiently(partial(brake, context, self._openings, wanted, fresh=True)):
             raise context.patiently(partial(window_wait, context, self._openings))
         try:
