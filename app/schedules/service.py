@@ -1,11 +1,12 @@
 """Rules of schedules: write, pause, resume, remove; who may see and change them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from sqlmodel import Session, func, select
+from sqlmodel import Session, col, func, select
 
 from app.auth.service import Caller
 from app.errors import Forbidden, StoreForbidden
@@ -163,6 +164,17 @@ def remove_schedule(db: Session, schedule_id: str, *, caller: Caller, now: datet
     _tell(db, row, "REMOVED", now=now)
     db.flush()
     return row
+
+
+def remove_schedules_of(db: Session, store_id: str, *, now: datetime) -> Sequence[Schedule]:
+    """Remove the schedules of a store that is being removed, whose row is locked; their jobs stay."""
+    query = select(Schedule).where(Schedule.store == store_id).order_by(col(Schedule.id))
+    rows = db.exec(query.limit(SCHEDULES_MAX).with_for_update()).all()
+    for row in rows:
+        db.delete(row)
+        _tell(db, row, "REMOVED", now=now)
+    db.flush()
+    return rows
 
 
 def next_runs(row: Schedule, *, count: int, now: datetime) -> NextRuns:

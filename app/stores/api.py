@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, tell_changed
 from app.auth.actions import Action
+from app.auth.audit_rows import audit_row
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -294,9 +295,15 @@ def delete_store(
         caller.require(FORGET.scope)
 
     def effect(db: Session) -> Answer:
-        kept = 0 if forget_extinctions else hooks.count_extinctions(db, get_store(db, store_id))
+        store = get_store(db, store_id, lock=True)  # before its schedules, as by whoever fires one
+        kept = 0 if forget_extinctions else hooks.count_extinctions(db, store)
         users = hooks.count_active_jobs(db, store_id)
-        remove_store(db, store_id, if_match=if_match, active_jobs=users, extinctions=kept, now=clock.now())
+        now = clock.now()
+        leaving = hooks.leave(db, store_id, now)
+        remove_store(db, store_id, if_match=if_match, active_jobs=users, extinctions=kept, now=now)
+        for each in leaving:
+            detail = {"because": Action.STORE_REMOVE, **each.detail}
+            db.add(audit_row(request, caller, each.action, each.subject, store=store_id, detail=detail))
         return Answer(status=204, audit={"forget_extinctions": forget_extinctions})
 
     return _mutated(request, caller, effect, Action.STORE_REMOVE, store_id)

@@ -8,6 +8,7 @@ Invariants:
   take hangs on it.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,13 @@ def agreements_naming(db: Session, reference: str) -> list[str]:
     )
     rows = db.exec(query.order_by(col(Agreement.id))).all()
     return [f"the agreement {row.id} of the store {row.store}" for row in rows]
+
+
+def agreements_of(db: Session, store_id: str) -> Sequence[Agreement]:
+    """The agreements of a store, without those removed."""
+    is_there = col(Agreement.state) != AgreementState.REMOVED
+    query = select(Agreement).where(Agreement.store == store_id, is_there)
+    return db.exec(query.order_by(col(Agreement.id))).all()
 
 
 def get_agreement(db: Session, store_id: str, agreement_id: str, *, lock: bool = False) -> Agreement:
