@@ -39,7 +39,7 @@ from app.settings import Settings
 from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import check_root
-from spark.targets.hosts import HostList, is_local_name, may_connect, normal_name
+from spark.targets.hosts import HostList, address_behind, is_local_name, may_connect, normal_name
 
 WEBHOOKS_MAX: Final = 200
 LIMITED_MAX: Final = 50
@@ -97,11 +97,9 @@ def check_receiver(row: Webhook, *, settings: Settings) -> None:
 
 def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(host)
+        return address_behind(ipaddress.ip_address(host))
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
 
 
 def seen_by(caller: Caller, hook: Webhook) -> bool:

@@ -3,7 +3,8 @@
 Rules:
 - a name is looked up once for a connection; what was looked up is judged, and only that is connected to;
 - every list of a target has to allow an address;
-- a name on a list does not lead to this machine's own addresses or to a link's: those are listed themselves.
+- a name on a list does not lead to this machine's own addresses or to a link's: those are listed themselves;
+- neither does it by an IPv6 address that a translator or a tunnel turns into one of these.
 """
 
 import ipaddress
@@ -20,6 +21,10 @@ Lookup = Callable[[str, int], Iterable[str]]
 
 OWN_SOCKET = "socket"
 """How a list names the driver's own default socket, which has no host."""
+_TRANSLATED = tuple(
+    ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96")
+)
+"""Whose last 32 bits are an IPv4 address: NAT64, that of one's own network, SIIT, and of before."""
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 
 
@@ -135,6 +140,16 @@ def are_loopback(addresses: Iterable[str]) -> bool:
     return all(_address(each).is_loopback for each in addresses)
 
 
+def address_behind(address: Address) -> Address:
+    """What an IPv6 address leads to where it holds an IPv4 address; any other is as it stands."""
+    if not isinstance(address, ipaddress.IPv6Address) or address.is_loopback or address.is_unspecified:
+        return address
+    if any(address in network for network in _TRANSLATED):
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    client = None if address.teredo is None else address.teredo[1]
+    return address.ipv4_mapped or address.sixtofour or client or address
+
+
 def _is_allowed(
     lists: Sequence[HostList], name: str, port: int, address: Address, *, is_literal: bool
 ) -> bool:
@@ -154,6 +169,7 @@ def _entries(listed: HostList) -> list[_Entry]:
 
 
 def _is_inner(address: Address) -> bool:
+    address = address_behind(address)
     return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
 
 

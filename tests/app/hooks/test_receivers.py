@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.db import Database
 from app.hooks.errors import WebhookRefused
 from app.hooks.models import ReceiverUrl
-from app.hooks.service import LOOPBACK, check_receiver, hosts_of
+from app.hooks.service import LOOPBACK, check_receiver, hosts_of, is_on_loopback
 from app.settings import Settings
 from tests.app.hooks.outboxes import make_hook
 
@@ -37,3 +37,30 @@ def test_a_url_keeps_all_but_the_case_of_its_scheme() -> None:
     for wrong in ("FTP://alerts.example/", "HTTP:/alerts.example", " http://alerts.example/x"):
         with pytest.raises(ValidationError):
             URL.validate_python(wrong)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+        "::ffff:0:a9fe:a9fe",
+    ],
+)
+def test_a_links_address_is_no_receiver_however_it_is_written(
+    host: str, sqlite_database: Database, settings: Settings
+) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    hook = make_hook(sqlite_database, f"https://{shown}/latest")
+    with pytest.raises(WebhookRefused) as refused:
+        check_receiver(hook, settings=settings)
+    assert refused.value.code == "HOST_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::7f00:1]"]
+)
+def test_this_machine_is_known_however_it_is_written(host: str) -> None:
+    assert is_on_loopback(f"https://{host}/x")

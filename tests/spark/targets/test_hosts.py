@@ -67,6 +67,29 @@ def test_host_off_the_list_is_refused(listed: str, host: str, port: int, found: 
         allowed_addresses([(listed,)], host, port, look_up=Resolver(found))
 
 
+TRANSLATED = [
+    "64:ff9b::7f00:1",  # NAT64
+    "64:ff9b:1::a9fe:a9fe",
+    "::ffff:0:127.0.0.1",  # SIIT
+    "::127.0.0.1",
+    "2002:7f00:1::1",  # 6to4
+    "2002:a9fe:a9fe::",
+    "2001:0:102:304:0:1234:80ff:fffe",  # Teredo, of 127.0.0.1
+]
+
+
+@pytest.mark.parametrize("found", TRANSLATED)
+def test_name_that_leads_to_this_machine_through_a_translator_is_refused(found: str) -> None:
+    with pytest.raises(TargetHostNotAllowed):
+        allowed_addresses([("db.example",)], "db.example", 5432, look_up=Resolver([found]))
+    assert allowed_addresses([(f"{found}/128",)], "db.example", 5432, look_up=Resolver([found])) == [found]
+
+
+@pytest.mark.parametrize("found", ["64:ff9b::a00:5", "2002:a00:5::1", "2001:db8::7f00:1", "fd00::1"])
+def test_name_that_leads_elsewhere_is_connected_to_as_before(found: str) -> None:
+    assert allowed_addresses([("db.example",)], "db.example", 5432, look_up=Resolver([found])) == [found]
+
+
 def test_every_list_has_to_allow_an_address() -> None:
     find = Resolver(["10.0.0.5", "192.0.2.1"])
     assert allowed_addresses([("10.0.0.0/8",), ("db.example",)], "db.example", 1, look_up=find) == [
