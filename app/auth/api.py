@@ -110,7 +110,7 @@ def post_revoke(
 
     def effect(db: Session) -> Answer:
         token = revoke_token(db, token_id, now=clock.now(), caller=caller)
-        return Answer(body=TokenRead.model_validate(token.model_dump(warnings=False)))
+        return Answer(body=TokenRead.of(token))
 
     answer = mutate(request, caller, effect, action=Action.TOKEN_REVOKE, subject=("token", token_id))
     if not database_of(request).is_sqlite:  # other instances may have looked it up just before

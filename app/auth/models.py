@@ -1,13 +1,14 @@
 """Tokens and the audit log as clients see them."""
 
 from datetime import datetime, timedelta
+from typing import Self
 
 from pydantic import field_validator, model_validator
 from sqlmodel import Field, SQLModel
 from sqlmodel._compat import SQLModelConfig
 
-from app.auth.rows import AuditEventBase, TokenBase
-from app.auth.scopes import Role, Scope
+from app.auth.rows import AuditEventBase, Token, TokenBase
+from app.auth.scopes import Role, Scope, known_scopes
 
 EXPIRES_IN_MAX = timedelta(days=36_500)
 
@@ -50,6 +51,11 @@ class TokenRead(TokenBase):
     created_at: datetime
     created_by: str | None
     revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, row: Token) -> Self:
+        """As clients see it."""
+        return cls.model_validate(row.model_dump(warnings=False) | {"scopes": known_scopes(row.scopes)})
 
 
 class TokenCreated(TokenRead):

@@ -30,7 +30,7 @@ def list_tokens(
         filters=filters,
         page_size=page_size,
         page_token=page_token,
-        item=lambda row: TokenRead.model_validate(row.model_dump(warnings=False)),
+        item=TokenRead.of,
     )
 
 

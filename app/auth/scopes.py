@@ -1,6 +1,8 @@
 """Scopes, and the roles that bundle them."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 
 class Scope(StrEnum):
@@ -28,6 +30,9 @@ class Scope(StrEnum):
     WINDOWS_WRITE = "windows:write"
     AUDIT_READ = "audit:read"
     ADMIN = "admin"
+
+
+_NAMES: Final = frozenset(map(str, Scope))
 
 
 class Role(StrEnum):
@@ -66,6 +71,11 @@ ROLES: dict[Role, frozenset[Scope]] = {
     Role.PEER: frozenset({Scope.REPLICATION_PEER}),
     Role.WRITER: frozenset({Scope.CHANGES_WRITE, Scope.STORES_READ, Scope.DATA_READ}),
 }
+
+
+def known_scopes(names: Iterable[str]) -> list[Scope]:
+    """The scopes of a token's row; one that only a newer version knows, which may work beside us, is none."""
+    return [Scope(name) for name in names if name in _NAMES]
 
 
 def implied(scopes: frozenset[Scope]) -> frozenset[Scope]:

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 
 from app.auth.models import TokenCreate
 from app.auth.rows import Token
-from app.auth.scopes import ROLES, Scope, implied
+from app.auth.scopes import ROLES, Scope, implied, known_scopes
 from app.db import RIGHTS
 from app.errors import (
     Forbidden,
@@ -115,7 +115,7 @@ def judge(token: Token | Row[Any] | None, *, now: datetime) -> Caller:
 
 def caller_of(token: Token | Row[Any]) -> Caller:
     """The rights of a token row."""
-    scopes = implied(frozenset(Scope(scope) for scope in token.scopes))
+    scopes = implied(frozenset(known_scopes(token.scopes)))
     stores = None if token.stores is None else frozenset(token.stores)
     return Caller(
         token_id=token.id, name=token.name, scopes=scopes, stores=stores, expires_at=token.expires_at
