@@ -40,6 +40,7 @@ CLAIM: Final = timedelta(minutes=2)
 FIRST: Final = timedelta(seconds=60)
 """A store that is new is looked at after this, or its period."""
 DUE_MAX: Final = 1_000
+PIECES_MAX: Final = 1_000
 AT_ONCE: Final = 4
 """So many stores are claimed, looked at one after the other, and kept together: a look each costs a third."""
 APART_S: Final = 0.02
@@ -109,21 +110,22 @@ class Checker:
     def _due(self, db: Session, now: datetime) -> list[tuple[str, datetime | None]]:
         """The stores that are due and reached from here, and those that nobody has seen yet.
 
-        Their names alone: of a thousand that are due together each look takes AT_ONCE, and looks again.
+        Their names alone: of a thousand that are due together each look takes AT_ONCE, and looks again. Those
+        that only others reach are passed over, however many they are.
         """
         query = (
             select(Store.id, Store.runs_on, StoreHealth.due_at)
             .join(StoreHealth, col(StoreHealth.store) == col(Store.id), isouter=True)
             .where(or_(col(StoreHealth.due_at).is_(None), col(StoreHealth.due_at) <= now))
             .order_by(col(StoreHealth.due_at), col(Store.id))
-            .limit(DUE_MAX)
         )
         labels = set(self._settings.labels)
-        return [
-            (store_id, due_at)
-            for store_id, runs_on, due_at in db.execute(query)
-            if labels.issuperset(runs_on)
-        ]
+        for piece in range(PIECES_MAX):
+            rows = db.execute(query.offset(piece * DUE_MAX).limit(DUE_MAX)).all()
+            found = [(store_id, due_at) for store_id, runs_on, due_at in rows if labels.issuperset(runs_on)]
+            if found or len(rows) < DUE_MAX:
+                return found
+        return []
 
     def _greet(self, store_ids: Sequence[str], now: datetime) -> None:
         """Note when new stores are due first."""

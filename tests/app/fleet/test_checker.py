@@ -14,7 +14,7 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import Unprocessable
 from app.figures.rows import SeriesPoint
-from app.fleet.checker import CLAIM, FIRST, Checker
+from app.fleet.checker import CLAIM, DUE_MAX, FIRST, Checker
 from app.kinds.table import StoreKind
 from app.settings import Settings
 from app.stores.checks.models import Finding, FindingSeverity, StoreCheck, TableSize
@@ -249,3 +249,19 @@ def test_check_that_breaks_holds_up_no_other_store(
     assert watched.after(FIRST) == ["a", "b", "c"]
     assert [watched.health(name).checked_at for name in ("a", "b", "c")] == [None, clock.now(), clock.now()]
     assert watched.after(CLAIM) == ["a"]
+
+
+def test_any_number_of_stores_that_nobody_reaches_hides_no_other(watched: Watched, clock: FakeClock) -> None:
+    now = clock.now()
+    with watched.database.transaction() as db:
+        for number in range(DUE_MAX + 1):
+            store_id = f"far-{number:04d}"
+            fields = {"url": "sqlite:////x", "created_at": now, "updated_at": now, "runs_on": ["far"]}
+            db.add(Store(id=store_id, kind="SQL", **fields))
+            db.flush()
+            if number % 2:  # seen before its runner went away
+                db.add(StoreHealth(store=store_id, due_at=now))
+    watched.add("near")
+    watched.run()
+    assert watched.after(FIRST) == ["near"]
+    assert watched.after(PERIOD) == ["near"]
