@@ -10,6 +10,7 @@ from sqlalchemy import JSON, Float, case, cast, func, literal, null, or_, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
+from app.auth.rows import Token
 from app.backups.rows import BackupSession, BackupState
 from app.db import UtcDateTime
 from app.erase.rows import ErasureCycle, ErasureStore
@@ -21,6 +22,7 @@ from app.figures.sums import SEPARATOR, Name
 from app.fleet.models import LagRead, RunningBackup, RunningRead, VerbRead
 from app.fleet.sight import Sight
 from app.jobs.counting import QUEUED
+from app.jobs.models import read_bounds
 from app.jobs.rows import Job
 from app.jobs.states import ACTIVE, HELD, JobState
 from app.metrics.stores import lags_of
@@ -111,7 +113,7 @@ def _work(row: Any) -> RunningRead:
         eta=progress.get("eta"),
         rate_per_s=progress.get("rate_per_s"),
         unit=progress.get("unit"),
-        throttle=row.throttle_effective,
+        throttle=None if row.throttle_effective is None else read_bounds(row.throttle_effective),
     )
 
 
@@ -206,53 +208,70 @@ def due_of(db: Session, stores: Mapping[str, Mapping[str, str]]) -> Mapping[str,
         stores: their labels, by which schedules of no single store choose.
     """
     found: dict[str, dict[str, datetime]] = defaultdict(dict)
-    for row in db.execute(union_all(*_dues(list(stores))).limit(DUE_MAX)):
+    for row in db.execute(union_all(*map(_soonest, _dues(list(stores))))):
         at = row.at
         if at is None and row.since is not None and row.interval_s is not None:
             at = row.since + timedelta(seconds=row.interval_s)
         if at is None:
             continue
-        named = [row.store] if row.store is not None else _chosen(stores, row.labels or {})
+        named = [row.store] if row.store is not None else _chosen(stores, row.labels or {}, row.reach)
         for store in named:
             known = found[store].get(row.verb)
             found[store][row.verb] = at if known is None else min(at, known)
     return found
 
 
-def _chosen(stores: Mapping[str, Mapping[str, str]], labels: Mapping[str, str]) -> list[str]:
+def _soonest(dues: Any) -> Any:
+    """The first of one sort: many of one hide no other."""
+    return select(dues.order_by(dues.selected_columns.at).limit(DUE_MAX).subquery())
+
+
+def _chosen(
+    stores: Mapping[str, Mapping[str, str]], labels: Mapping[str, str], reach: Sequence[str] | None
+) -> list[str]:
+    """The stores that a schedule over labels comes to.
+
+    Args:
+        reach: what its token is limited to; None: all.
+    """
     return [
         store
         for store, own in stores.items()
         if labels and all(own.get(name) == value for name, value in labels.items())
+        if reach is None or store in reach
     ]
+
+
+def _comes() -> list[Any]:
+    return [col(Schedule.is_paused).is_(False), col(Schedule.next_at).is_not(None)]
 
 
 def _dues(stores: Sequence[str]) -> list[Any]:
     """Schedules, ticks, cycles that follow one another, agreements: in one form."""
-    no_labels, no_time = cast(null(), JSON), cast(null(), UtcDateTime)
+    no_json, no_time = cast(null(), JSON), cast(null(), UtcDateTime)
     no_interval = cast(null(), Float)
     each = aliased(ErasureCycle)
     newest = select(func.max(each.id)).where(col(each.store) == col(ErasureStore.store))
     verb = case((col(SweepTick.kind).in_(OWN_KIND), col(SweepTick.kind)), else_=literal(JOB_PURGE))
 
-    def due(store: Any, verb: Any, at: Any, *, labels: Any = no_labels, **more: Any) -> Any:
+    def due(store: Any, verb: Any, at: Any, **more: Any) -> Any:
         since, interval_s = more.get("since", no_time), more.get("interval_s", no_interval)
         return select(
             store.label("store"),
             verb.label("verb"),
             at.label("at"),
-            labels.label("labels"),
+            more.get("labels", no_json).label("labels"),
+            more.get("reach", no_json).label("reach"),
             since.label("since"),
             interval_s.label("interval_s"),
         )
 
-    schedule = col(Schedule.store)
+    schedule, comes = (col(Schedule.store), col(Schedule.verb), col(Schedule.next_at)), _comes()
     return [
-        due(schedule, col(Schedule.verb), col(Schedule.next_at), labels=col(Schedule.labels)).where(
-            or_(schedule.is_(None), schedule.in_(stores)),
-            col(Schedule.is_paused).is_(False),
-            col(Schedule.next_at).is_not(None),
-        ),
+        due(*schedule).where(col(Schedule.store).in_(stores), *comes),
+        due(*schedule, labels=col(Schedule.labels), reach=col(Token.stores))
+        .join(Token, col(Token.id) == col(Schedule.token_id))
+        .where(col(Schedule.store).is_(None), *comes),
         due(col(SweepTick.store), verb, col(SweepTick.next_at)).where(col(SweepTick.store).in_(stores)),
         due(col(ErasureStore.store), literal(JOB_ERASURE), col(ErasureCycle.ends_at))
         .join(ErasureCycle, col(ErasureCycle.id) == newest.correlate(ErasureStore).scalar_subquery())

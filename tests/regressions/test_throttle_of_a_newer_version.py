@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.fleet.sight import Sight
+from app.fleet.standing import work_of
 from app.jobs.models import read_job
 from app.jobs.service import request_abort
+from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, finish, kind, work_until_stopped
 
 NEWER: tuple[dict[str, Any], ...] = (
@@ -44,3 +49,13 @@ def test_a_job_of_such_a_bound_is_shown_and_run(bench: Workbench, throttle: dict
     assert shown.effective == shown.requested
     with bench.running(kind(finish)):
         assert bench.until(job_id, "SUCCEEDED").crash_count == 0
+
+
+@pytest.mark.parametrize("throttle", NEWER)
+def test_the_overview_tells_of_it(bench: Workbench, throttle: dict[str, Any]) -> None:
+    bench.put(JobState.RUNNING, throttle_effective=throttle)
+    sight = Sight(Caller("tok_1", "ann", frozenset(Scope), None), bench.clock.now())
+    with bench.database.reading() as db:
+        (told,) = work_of(db, sight, ["shop"]).running
+    assert told.throttle is not None
+    assert told.throttle.rows_per_s == 50.0

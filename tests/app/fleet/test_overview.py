@@ -12,18 +12,23 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sa
+import sqlmodel as sm
 
 from app.auth.models import TokenCreate
 from app.auth.scopes import Role
-from app.auth.service import create_token
+from app.auth.service import authenticate, create_token
 from app.backups.rows import BackupMode, BackupSession, BackupState
 from app.db import Database
 from app.figures.sums import Name, count
+from app.fleet.standing import DUE_MAX
 from app.jobs.rows import Instance, Job
 from app.jobs.states import JobState
 from app.kit.ids import new_id
 from app.main import create_app
 from app.replication.rows import Agreement
+from app.schedules.models import ScheduleCreate
+from app.schedules.rows import Schedule
+from app.schedules.service import create_schedule
 from app.settings import Settings
 from app.stores.checks.rows import StoreHealth
 from app.stores.rows import Store
@@ -388,3 +393,42 @@ def test_overview_of_500_stores_takes_at_most_three_times_that_of_five(
     many_s = measured()
     print(f"{len(seen)} statements, {len(answer.content)} bytes, {few_s * 1e3:.1f} -> {many_s * 1e3:.1f} ms")
     assert many_s <= 3 * few_s
+
+
+def _schedule(fleet: Fleet, secret: str, **fields: Any) -> None:
+    body = {"verb": "PURGE", "body": {"kind": "OUTGOING"}, "cron": "0 3 * * *", "labels": {"tier": "gold"}}
+    with fleet.database.transaction() as db:
+        caller = authenticate(db, secret, now=fleet.clock.now())
+        request = ScheduleCreate.model_validate(body | fields)
+        create_schedule(db, request, caller=caller, settings=fleet.app.state.settings, now=fleet.clock.now())
+
+
+def test_schedule_over_labels_comes_only_where_its_token_reaches(fleet: Fleet) -> None:
+    gold = {"labels": {"tier": "gold"}}
+    fleet.add(fleet.store("ours", **gold), fleet.store("theirs", **gold))
+    _schedule(fleet, fleet.token(Role.OPERATOR, ["theirs"]))
+
+    def due(secret: str) -> dict[str, int]:
+        stores = fleet.get("/v1/overview", secret).json()["stores"]
+        return {store["id"]: len(store["verbs"]) for store in stores}
+
+    assert due(fleet.token(stores=["ours"])) == {"ours": 0}
+    assert due(fleet.token()) == {"ours": 0, "theirs": 1}
+    _schedule(fleet, fleet.token(Role.OPERATOR), verb="EVENT_CLEANUP", body={})
+    assert due(fleet.token()) == {"ours": 1, "theirs": 2}
+
+
+def test_any_number_of_schedules_of_others_hides_none(fleet: Fleet) -> None:
+    fleet.add(fleet.store("shop"))
+    secret = fleet.token(Role.OPERATOR)
+    _schedule(fleet, secret, store="shop", labels=None)
+    with fleet.database.reading() as db:
+        row = db.exec(sm.select(Schedule)).one().model_dump(warnings=False)
+    fleet.insert(
+        [
+            Schedule(**row | {"id": f"sch_{number:026d}", "store": None, "labels": {"tier": "x"}})
+            for number in range(DUE_MAX)
+        ]
+    )
+    [shop] = fleet.get("/v1/overview", secret).json()["stores"]
+    assert [each["verb"] for each in shop["verbs"]] == ["PURGE"]
