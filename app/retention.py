@@ -1,7 +1,7 @@
 """Retention of Lethe's own rows and archives: it cleans up after itself, a bounded piece at a time."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from app.schedules.rows import ScheduleFiring
 from app.settings import Settings
 
 ROWS_PER_PASS = 1_000
+PIECES_MAX: Final = 1_000
 logger = structlog.get_logger("lethe.retention")
 
 
@@ -211,27 +212,47 @@ def remove_expired_archives(database: Database, settings: Settings, *, instance_
 
     Only folders below the archive root are ever removed, and none that a job has not ended to use.
     """
-    root = settings.effective_archive_root.resolve()
-    with database.reading() as db:
-        now = database.now(db)
-        expired = db.exec(select(Archive).where(col(Archive.expires_at) <= now).limit(ROWS_PER_PASS)).all()
-        in_use = _archives_in_use(db) if expired else set()
-    removed = []
-    for archive in expired:
-        if archive.job_id in in_use:
-            continue
-        directory = Path(archive.directory).resolve()
-        shared = settings.archive_root is not None
-        if not (shared or archive.instance == instance_id) or root not in directory.parents:
-            continue
-        try:
-            if directory.exists():
-                shutil.rmtree(directory)
-        except OSError as error:  # the others go all the same
-            logger.warning("archive cannot be removed", job_id=archive.job_id, error=str(error))
-            continue
-        with database.transaction() as db:
-            db.execute(delete(Archive).where(col(Archive.job_id) == archive.job_id))
-        removed.append(archive.job_id)
-        logger.info("archive removed after its retention", job_id=archive.job_id, directory=str(directory))
+    removed: list[str] = []
+    after = ""
+    for _ in range(PIECES_MAX):  # what stays is passed over, however much it is
+        expired, in_use = _expired(database, settings, instance_id, after=after)
+        removed += [
+            archive.job_id
+            for archive in expired
+            if archive.job_id not in in_use and _remove_archive(database, settings, archive)
+        ]
+        if len(expired) < ROWS_PER_PASS or len(removed) >= ROWS_PER_PASS:
+            break
+        after = expired[-1].job_id
     return removed
+
+
+def _expired(
+    database: Database, settings: Settings, instance_id: str, *, after: str
+) -> tuple[Sequence[Archive], set[str]]:
+    """A piece of the archives past their retention that lie where this instance sees them; what jobs use."""
+    with database.reading() as db:
+        query = select(Archive).where(
+            col(Archive.expires_at) <= database.now(db), col(Archive.job_id) > after
+        )
+        if settings.archive_root is None:  # else all share it
+            query = query.where(Archive.instance == instance_id)
+        expired = db.exec(query.order_by(col(Archive.job_id)).limit(ROWS_PER_PASS)).all()
+        return expired, _archives_in_use(db) if expired else set()
+
+
+def _remove_archive(database: Database, settings: Settings, archive: Archive) -> bool:
+    """Remove the files of an archive, then its row; False: it is not ours to remove, or cannot be."""
+    directory = Path(archive.directory).resolve()
+    if settings.effective_archive_root.resolve() not in directory.parents:
+        return False
+    try:
+        if directory.exists():
+            shutil.rmtree(directory)
+    except OSError as error:  # the others go all the same
+        logger.warning("archive cannot be removed", job_id=archive.job_id, error=str(error))
+        return False
+    with database.transaction() as db:
+        db.execute(delete(Archive).where(col(Archive.job_id) == archive.job_id))
+    logger.info("archive removed after its retention", job_id=archive.job_id, directory=str(directory))
+    return True

@@ -13,7 +13,7 @@ from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
 from app.parameters.service import known_parameter, set_global
-from app.retention import forget_rows, remove_expired_archives
+from app.retention import ROWS_PER_PASS, forget_rows, remove_expired_archives
 from app.settings import Settings
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
@@ -178,3 +178,18 @@ def test_archive_that_a_job_still_uses_stays_on_disk(bench: Workbench, ago) -> N
             db.add(_archive(job_id, str(directories[job_id]), expires_at=ago(0.1), at=ago(400)))
     assert remove_expired_archives(bench.database, bench.settings, instance_id="ins_a") == []
     assert all(directory.exists() for directory in directories.values())
+
+
+def test_any_number_of_archives_of_others_hides_none(bench: Workbench, ago) -> None:
+    root = bench.settings.effective_archive_root
+    mine = root / "shop" / "job_z"
+    mine.mkdir(parents=True)
+    with bench.database.transaction() as db:
+        for number in range(ROWS_PER_PASS):
+            job_id = f"job_{number:04d}"
+            row = _archive(job_id, str(root / "shop" / job_id), expires_at=ago(1), at=ago(400))
+            row.instance = "ins_gone"
+            db.add(row)
+        db.add(_archive("job_z", str(mine), expires_at=ago(0.1), at=ago(400)))
+    assert remove_expired_archives(bench.database, bench.settings, instance_id="ins_a") == ["job_z"]
+    assert not mine.exists()
