@@ -230,7 +230,7 @@ def remove_expired_archives(database: Database, settings: Settings, *, instance_
 def _expired(
     database: Database, settings: Settings, instance_id: str, *, after: str
 ) -> tuple[Sequence[Archive], set[str]]:
-    """A piece of the archives past their retention that lie where this instance sees them; what jobs use."""
+    """A piece of the archives past their retention that lie where we see them, and what jobs use."""
     with database.reading() as db:
         query = select(Archive).where(
             col(Archive.expires_at) <= database.now(db), col(Archive.job_id) > after
