@@ -20,6 +20,7 @@ from app.errors import MetadataBusy, MetadataUnavailable
 from app.extinction.log_reading import LogReading
 from app.extinction.scan.settling import Settling
 from app.fleet.checker import Checker
+from app.fleet.clock_changes import reckon_anew
 from app.handlers import STORE_HOOKS, is_ahead, task_kinds
 from app.hooks.deliverer import Deliverer
 from app.idle import agreements_rest_s, count_stores, eraser_rest_s, first_due, is_anything_held
@@ -107,7 +108,7 @@ class Worker:
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
         self._deliverer = Deliverer(database, settings, instance_id=self.lock.id)
-        self._scheduler = Scheduler(database, settings, clock, self._tell)
+        self._scheduler = Scheduler(database, settings, clock, self._tell, partial(reckon_anew, database))
         self._timer = threading.Thread(target=self._look_at_schedules, name="lethe-schedules", daemon=True)
         self._checker = Checker(database, settings, clock, STORE_HOOKS.checks)
         self._logs_rest: dict[str, Rest] = {}

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, text, update
@@ -304,6 +304,20 @@ def wake(db: Session, wake_key: str, *, now: datetime) -> None:
             col(Job.wake_key) == wake_key,
             or_(col(Job.not_before).is_(None), col(Job.not_before) > now),
             col(Job.state).in_([JobState.WAITING, JobState.PAUSING, JobState.ABORTING]),
+        )
+        .values(not_before=now, version=Job.version + 1, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def wake_ahead(db: Session, *, now: datetime, slack: timedelta) -> None:
+    """Let every job look again now that was sent to wait by a clock that was ahead."""
+    db.execute(
+        update(Job)
+        .where(
+            col(Job.state).in_([JobState.WAITING, JobState.QUEUED]),
+            col(Job.updated_at) > now + slack,
+            col(Job.not_before) > now,
         )
         .values(not_before=now, version=Job.version + 1, updated_at=now)
         .execution_options(synchronize_session=False)

@@ -55,6 +55,7 @@ class Scheduler:
 
     Args:
         changed: told of each job that is made, and of its store.
+        put_back: called where the clock may have been put back, and before the first look.
     Attributes:
         rest_s: in how many seconds to look again.
     """
@@ -63,6 +64,7 @@ class Scheduler:
     settings: Settings
     clock: Clock
     changed: Callable[[str], None] = lambda _: None
+    put_back: Callable[[], None] = lambda: None
     rest_s: float = field(default=0.0, init=False)
     _seen: datetime | None = field(default=None, init=False)
     _there_since: datetime | None = field(default=None, init=False)
@@ -136,6 +138,7 @@ class Scheduler:
 
     def _clock_was_put_back(self, now: datetime) -> None:
         """Reckon the times anew of what was reckoned at a later time than it is."""
+        self.put_back()
         reckoned = 0
         while True:
             with self.database.transaction() as db:

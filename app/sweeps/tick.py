@@ -82,7 +82,7 @@ class Recurring:
         if self.last_began is None:
             return schedule.after(now)
         last = self.last_began(db, store)
-        return now if last is None else schedule.after(last)
+        return now if last is None else schedule.after(min(last, now))
 
 
 def submit_due(
@@ -171,7 +171,7 @@ def _tick(
     if schedule not in recurring.wanted(global_values(db), store):  # changed since it was found due
         return None
     last = recurring.last_began(db, store) if recurring.last_began is not None else None
-    if last is not None and schedule.after(last) > now:  # somebody else has asked for one meanwhile
+    if last is not None and last <= now < schedule.after(last):  # somebody else has asked for one meanwhile
         _move(db, row, {"next_at": schedule.after(last)})
         return None
     if not _move(db, row, {"next_at": schedule.after(now), "last_at": now}):
@@ -194,6 +194,15 @@ def _move(db: Session, row: SweepTick, values: Mapping[str, Any]) -> bool:
     """Whether this instance has moved a row on from where it found it."""
     statement = _row_of(row.store, row.kind).where(col(SweepTick.next_at) == row.next_at)
     return db.execute(statement.values(**values).returning(col(SweepTick.store))).first() is not None
+
+
+def reckon_ahead(db: Session, *, now: datetime, slack: timedelta) -> None:
+    """Let ticks come at their next time that a clock which was ahead has moved on, or begun."""
+    rows = db.exec(select(SweepTick).where(col(SweepTick.next_at) > now).limit(STORES_MAX)).all()
+    for row in rows:
+        at = Schedule.of(row).after(now + slack)
+        if row.next_at > at:
+            db.execute(_row_of(row.store, row.kind).values(next_at=at))
 
 
 def shown_tick(

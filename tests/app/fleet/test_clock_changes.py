@@ -1,0 +1,140 @@
+"""A clock that was ahead for a moment and was set back: what was written then comes, not a year later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from sqlmodel import select, update
+
+from app.db import Database
+from app.fleet.clock_changes import SLACK, reckon_anew
+from app.hooks.leases import settle, take
+from app.hooks.sending import Outcome
+from app.jobs.rows import Job
+from app.jobs.states import JobState
+from app.outbox.rows import WebhookDelivery, WebhookExpectation
+from app.outbox.writing import note_success
+from app.purge.tick import tick_once
+from app.schedules.scheduler import Scheduler
+from app.settings import Settings
+from app.stores.rows import Store
+from tests.app.fleet.test_checker import FIRST, PERIOD, Watched
+from tests.app.hooks.outboxes import end_job, make_hook, make_job, make_store
+from tests.app.jobs.workbench import Workbench
+from tests.app.schedules.schedules_bench import WallClock, hang
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+YEAR = timedelta(days=365)
+DAY = timedelta(days=1)
+
+
+class World:
+    """A service's looks at one clock that can be set."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self.clock = WallClock(NOON)
+        self.database, self.settings = database, settings
+        hang(self.clock, database)
+        self.scheduler = Scheduler(database, settings, self.clock, put_back=partial(reckon_anew, database))
+        self.scheduler.look()
+
+    def ahead(self, act: Callable[[], object]) -> None:
+        """Do something while the clock is ahead by a year; then it is set back, and looked at."""
+        self.clock.advance(YEAR.total_seconds())
+        self.scheduler.look()
+        act()
+        self.clock.set(NOON + timedelta(minutes=5))
+        self.scheduler.look()
+
+    def tick(self) -> list[str]:
+        return tick_once(self.database, self.settings, now=self.clock.now())
+
+
+@pytest.fixture
+def world(database: Database, settings: Settings) -> World:
+    return World(database, settings)
+
+
+def test_recurring_purge_comes_at_its_next_time(world: World) -> None:
+    with world.database.transaction() as db:
+        db.add(
+            Store(
+                id="shop",
+                kind="SYMMETRICDS",
+                url="sqlite:////nowhere/shop.db",
+                parameters={"start.purge.outgoing.job": True, "job.purge.outgoing.cron": "0 0 0 * * *"},
+                created_at=NOON,
+                updated_at=NOON,
+            )
+        )
+    world.tick()
+    made: list[list[str]] = []
+    world.ahead(lambda: made.append(world.tick()))
+    with world.database.transaction() as db:
+        db.execute(update(Job).values(state=JobState.SUCCEEDED, finished_at=NOON))
+    assert world.tick() == []
+    world.clock.advance(DAY.total_seconds())
+    assert len(world.tick()) == len(made[0]) > 0
+
+
+def test_job_that_was_sent_to_wait_looks_again(world: World) -> None:
+    bench = Workbench(world.database, world.clock, world.settings)
+    job_id = bench.submit()
+
+    def wait() -> None:
+        now = world.clock.now()
+        bench.set(job_id, state=JobState.WAITING, not_before=now + SLACK, updated_at=now)
+
+    world.ahead(wait)
+    claimed = bench.claim()
+    assert claimed is not None
+    assert claimed.id == job_id
+
+
+def test_delivery_that_failed_is_tried_again_and_a_success_is_expected_again(
+    sqlite_database: Database, settings: Settings
+) -> None:
+    world = World(sqlite_database, settings)  # PostgreSQL has a clock of its own for deliveries
+    make_store(world.database, "shop")
+    hook = make_hook(world.database)
+    with world.database.transaction() as db:
+        within = {"within": DAY, "due_at": NOON + DAY}
+        db.add(WebhookExpectation(webhook_id=hook.id, store="shop", kind="PURGE", **within))
+
+    def fail() -> None:
+        end_job(world.database, make_job(world.database))
+        with world.database.transaction() as db:
+            taken = take(db, world.database, hook.id, source="here")
+            assert taken is not None
+            settle(db, world.database, taken, Outcome(error="away"))
+            note_success(db, store="shop", kind="PURGE", now=world.clock.now())
+
+    world.ahead(fail)
+    with world.database.transaction() as db:
+        assert take(db, world.database, hook.id, source="here") is not None
+        (row,) = db.exec(select(WebhookDelivery)).all()
+        assert row.give_up_at < NOON + 10 * DAY
+        (expected,) = db.exec(select(WebhookExpectation)).all()
+        assert expected.due_at is not None
+        assert expected.due_at <= world.clock.now() + DAY
+
+
+def test_store_that_was_looked_at_is_looked_at_again(world: World) -> None:
+    watched = Watched(world.database, world.clock, world.settings)  # type: ignore[arg-type]
+    watched.add("shop")
+    watched.run()
+    assert watched.after(FIRST) == ["shop"]
+    world.ahead(watched.run)
+    assert watched.after(PERIOD) == ["shop"]
+
+
+def test_what_was_written_by_a_clock_that_is_right_stays(world: World) -> None:
+    bench = Workbench(world.database, world.clock, world.settings)
+    job_id = bench.submit()
+    later = NOON + DAY
+    bench.set(job_id, state=JobState.WAITING, not_before=later, updated_at=NOON)
+    reckon_anew(world.database)
+    assert bench.job(job_id).not_before == later
