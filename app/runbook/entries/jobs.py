@@ -345,9 +345,9 @@ ENTRIES: Final = (
     ),
     Entry(
         "RESTORE_CONFLICT",
-        (Seen.TARGET,),
-        "Keys of rows to be restored are taken by other rows.",
-        "Decide which rows stay; or restore into a file or schema by `--into`, and copy what is needed.",
+        (Seen.JOB, Seen.TARGET),
+        "Keys of rows to be restored are taken by other rows, or the schema is that of another store's tables.",
+        "Decide which rows stay. Or restore into a file or a new schema by `--into`; copy what is needed.",
         Passes.NO,
     ),
 )

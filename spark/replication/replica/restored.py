@@ -1,6 +1,6 @@
 """How RESTORED ends: a replica's own changes are back, or an admin accepts that they are lost.
 
-Invariants:
+Rules:
 - a replica that takes own writes again has a record for each of its extinctions: its next own change would
   hide one without from all others.
 Source: design.md, Replication.
