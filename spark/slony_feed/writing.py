@@ -20,7 +20,6 @@ from spark.formats.extinction import ExtinctionIndex
 from spark.formats.replica import KEY_MAX_BYTES, VALUE_MAX_BYTES, ReplicaTables
 from spark.replication.records import local_schema
 from spark.replication.replica.appending import Appender
-from spark.replication.replica.entries import read_entries
 from spark.replication.replica.extinction_index import judge
 from spark.slony_feed.cursor import Feed
 from spark.slony_feed.errors import FeedKeyExtinct, FeedRowTooLarge
@@ -29,7 +28,9 @@ from spark.slony_feed.source import Known, TableKnown
 from spark.targets.connection import Connection
 
 PAGE_ROWS: Final = 5_000
-_LOOKED_UP_AT_ONCE: Final = 500
+_LOOKED_UP_AT_ONCE: Final = 100
+HELD_BYTES: Final = 8 * 2**20
+"""Of values that are not written yet, or were looked up: an UPDATE of a short column has the whole row."""
 _SHOWN: Final = 120
 Row = dict[str, str | None]
 
@@ -53,16 +54,25 @@ class UnitWriter:
         self._feed, self._known, self._index = feed, known, index
         self._pending: list[tuple[bytes, bytes | None]] = []
         self._rows: dict[bytes, Row | None] = {}
+        self._held_bytes = 0
 
     def take(self, block: Sequence[Change]) -> None:
         """Write a block of records.
 
         Raises: NeedsTotal: a record does not fit what is here. FeedRowTooLarge, FeedKeyExtinct; TargetError.
         """
-        self._rows = self._standing(block)
-        for change in block:
-            self._take(change)
+        for begin in range(0, len(block), _LOOKED_UP_AT_ONCE):
+            some = block[begin : begin + _LOOKED_UP_AT_ONCE]
+            self._look_up(some)
+            for change in some:
+                self._take(change)
+            if self._held_bytes > HELD_BYTES:
+                self._write_out()
+        self._write_out()
+
+    def _write_out(self) -> None:
         self.flush()
+        self._rows, self._held_bytes = {}, 0
 
     def put(self, key: str, value: bytes | None) -> None:
         """Write an entry, or delete it."""
@@ -74,6 +84,7 @@ class UnitWriter:
                 f" at most {KEY_MAX_BYTES:,}, a value {VALUE_MAX_BYTES:,}; leave its table out by `tables`"
             )
         self._pending.append((name, value))
+        self._held_bytes += len(value or b"")
 
     def flush(self) -> None:
         """Write what is pending."""
@@ -96,13 +107,17 @@ class UnitWriter:
     def remove_others(self) -> None:
         """Delete every live entry of the feed's database that was not written by this writer."""
         self.flush()
-        entries, after = self._tables.entries, b""
         older = "" if self.first_csn is None else " and csn < :first"
+        self._delete_live(older, first=self.first_csn)
+
+    def _delete_live(self, condition: str, **params: Any) -> None:
+        """Delete live entries of the feed's database, by their keys alone: values may be wide."""
+        after = b""
         while True:
             rows = self._conn.execute(
-                f"select key from {entries} where database = :database and key > :after"
-                f" and not is_tombstone{older} order by key limit {PAGE_ROWS}",
-                {"database": self._feed.database, "after": after, "first": self.first_csn},
+                f"select key from {self._tables.entries} where database = :database and key > :after"
+                f" and not is_tombstone{condition} order by key limit {PAGE_ROWS}",
+                {"database": self._feed.database, "after": after, **params},
             )
             if not rows:
                 return
@@ -169,22 +184,8 @@ class UnitWriter:
         """Delete every entry of a table; what this block has written before is there by then."""
         self.flush()
         prefix = self._name(table_key(table.schema, table.table))
-        after = None
-        while True:
-            page = read_entries(
-                self._conn,
-                after=after,
-                rows_max=PAGE_ROWS,
-                database=self._feed.database,
-                prefix=prefix,
-                tombstones=False,
-            )
-            keys = page.column("key").to_pylist()
-            if not keys:
-                break
-            self._pending += [(key, None) for key in keys]
-            self.flush()
-            after = (self._feed.database, keys[-1])
+        end = prefix[:-1] + b"0"  # which follows "/"
+        self._delete_live(" and key >= :prefix and key < :end", prefix=prefix, end=end)
         self._rows = {key: None if key.startswith(prefix) else row for key, row in self._rows.items()}
 
     def _sequence(self, change: Change) -> None:
@@ -215,9 +216,9 @@ class UnitWriter:
         batch = pa.RecordBatch.from_arrays(columns, names=["database", "key"])
         return bool(judge(self._index, batch).those_of(batch).num_rows)
 
-    def _standing(self, block: Sequence[Change]) -> dict[bytes, Row | None]:
-        """The rows that a block begins with, as the replica has them: whole those of its UPDATEs, those that
-        are deleted or that may stand in the way empty.
+    def _look_up(self, block: Sequence[Change]) -> None:
+        """The rows that some changes begin with, as the replica has them where none before was of them: whole
+        those of UPDATEs, those that are deleted or that may stand in the way empty.
         """
         whole, others = set(), set()
         for change in block:
@@ -232,10 +233,13 @@ class UnitWriter:
             moved = _key(change, table, {**(change.key or {}), **(change.values or {})})
             if moved != key:
                 others.add(self._name(moved))
-        return {
-            **{key: {} for key, _value in self._looked_up(others - whole, "null")},
-            **{key: json.loads(bytes(value)) for key, value in self._looked_up(whole, "value")},
-        }
+        for name, _value in self._looked_up(others - whole - self._rows.keys(), "null"):
+            self._rows[name] = {}
+        for name, value in self._looked_up(
+            {name for name in whole if self._rows.get(name, {}) == {}}, "value"
+        ):
+            self._rows[name] = json.loads(bytes(value))
+            self._held_bytes += len(value)
 
     def _looked_up(self, wanted: Collection[bytes], value: str) -> Iterator[tuple[bytes, Any]]:
         """Those of some keys that are live, each with what is selected as its value."""

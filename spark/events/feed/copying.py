@@ -17,7 +17,7 @@ from typing import Final
 from spark.events.errors import CatalogIncomplete
 from spark.events.feed.errors import FeedSetUnknown
 from spark.events.feed.position import hold_log, newest_position, require_origin, require_sets
-from spark.events.feed.reading import BLOCK_ROWS
+from spark.events.feed.reading import BLOCK_BYTES, BLOCK_ROWS
 from spark.events.feed.records import Change, Position
 from spark.events.feed.snapshot import TxidSnapshot
 from spark.events.records import Catalog
@@ -144,11 +144,13 @@ def _table(conn: Connection, like: Change, columns: list[str]) -> Iterator[list[
     place = conn.dialect.qualify(like.schema, like.table)
     with conn.copy_out(f"copy (select {quoted} from only {place}) to stdout") as lines:
         block: list[Change] = []
+        size = 0
         for line in lines:
             block.append(like._replace(values=dict(zip(columns, values_of(line), strict=True))))
-            if len(block) == BLOCK_ROWS:
+            size += len(line)
+            if len(block) == BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield block
-                block = []
+                block, size = [], 0
         if block:
             yield block
 

@@ -31,7 +31,13 @@ from spark.formats.slony import LOG_TABLES
 from spark.targets.connection import Connection
 
 BLOCK_ROWS: Final = 5_000
-"""Fetched at once from the server's cursor."""
+"""Fetched at most at once from the server's cursor."""
+BLOCK_BYTES: Final = 8 * 2**20
+"""About so many bytes of values are held at once: rows may be a mebibyte each."""
+FIRST_ROWS: Final = 100
+"""Of a unit, before it is known how wide they are; later blocks grow by GROWTH at most."""
+GROWTH: Final = 4
+_SAMPLED: Final = 50
 HOLD_MAX_S: Final = 900.0
 """So long a page may keep a log table from being emptied."""
 LOG_SCRIPT: Final = "sl_log_script"
@@ -170,12 +176,13 @@ class _Reading:
         sql, params = self._selection(before, sync)
         self.conn.execute(f"declare {_CURSOR} no scroll cursor for {sql}", params)
         make = change_of(sync.seqno, self.tables.tables)
-        count = BLOCK_ROWS
-        while count == BLOCK_ROWS:
-            block = self.conn.execute_made(f"fetch forward {BLOCK_ROWS} from {_CURSOR}", make)
-            count = len(block)
-            if block:
-                yield block
+        asked = FIRST_ROWS
+        while block := self.conn.execute_made(f"fetch forward {asked} from {_CURSOR}", make):
+            is_last = len(block) < asked
+            asked = min(BLOCK_ROWS, asked * GROWTH, max(1, BLOCK_BYTES // _width(block)))
+            yield block
+            if is_last:
+                break
         self.conn.execute(f"close {_CURSOR}")
 
     def _selection(self, before: Position, sync: Sync) -> tuple[str, dict[str, Any]]:
@@ -229,3 +236,12 @@ class _Reading:
 
     def _name(self, table: str) -> str:
         return self.conn.dialect.qualify(self.catalog.schema, table)
+
+
+def _width(block: list[Change]) -> int:
+    """About how many characters a row of a block has, at least one, by some of them."""
+    some = block[:: max(1, len(block) // _SAMPLED)]
+    texts = (
+        text for change in some for values in (change.key, change.values) for text in (values or {}).values()
+    )
+    return 1 + sum(len(text) for text in texts if text) // len(some)

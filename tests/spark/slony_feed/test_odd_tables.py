@@ -25,9 +25,11 @@ create table period (at noon, during tstzrange, v text, primary key (at, during)
 create table amount (n numeric primary key, v text);
 create table place (id integer primary key, v text);
 create table town (primary key (id)) inherits (place);
+create table word (w text primary key);
+create table "word-list" (w text primary key);
 create table line (id integer primary key deferrable initially deferred, v text);
 """
-FED = ("moment", "hash", "span", "period", "amount", "place", "line")
+FED = ("moment", "hash", "span", "period", "amount", "place", "line", "word", "word-list")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def made(need_slony_programs: None) -> Iterator[SlonyCluster]:
 
 @pytest.fixture
 def node(made: SlonyCluster) -> SlonyCluster:
-    made.run(1, "; ".join(f"delete from {name}" for name in (*FED, "town")))
+    made.run(1, "; ".join(f'delete from "{name}"' for name in (*FED, "town")))
     made.sync(1)
     return made
 
@@ -162,3 +164,16 @@ def test_a_first_copy_has_no_rows_of_tables_that_inherit(node: SlonyCluster, sql
     node.sync(1)
     feed_once(sqlite_place, node)
     assert fed(sqlite_place) == {"place/1": {"id": "1", "v": "own"}}
+
+
+def test_a_truncate_has_the_row_of_an_empty_key_and_no_row_of_another_table(
+    node: SlonyCluster, sqlite_place: Target
+) -> None:
+    node.run(1, "insert into word values (''), ('a/b'), ('0'); insert into \"word-list\" values (''), ('a')")
+    node.sync(1)
+    feed_once(sqlite_place, node)
+    assert len(fed(sqlite_place)) == 5
+    node.run(1, "truncate word")
+    node.sync(1)
+    feed_once(sqlite_place, node)
+    assert sorted(fed(sqlite_place)) == ["word-list/", "word-list/a"]
