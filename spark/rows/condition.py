@@ -7,7 +7,7 @@ row by row: a value of another type is neither greater nor less, it is unknown.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -262,6 +262,29 @@ def _moment(row: Row, column: Column, text: str) -> datetime:
     )
     zone = ZoneInfo(row.time_zone)
     if column.kind == "timestamp":
-        return read if read.tzinfo is None else read.astimezone(zone).replace(tzinfo=None)
-    instant = (read if read.tzinfo is not None else read.replace(tzinfo=zone)).astimezone(UTC)
+        if read.tzinfo is None:
+            return read
+        local = _moved(column, text, read, zone)
+        _need_one(column, text, local, f"{row.time_zone} shows that hour twice: name another one")
+        return local.replace(tzinfo=None, fold=0)
+    if read.tzinfo is None:
+        read = read.replace(tzinfo=zone)
+        _need_one(column, text, read, f"{row.time_zone} has no or two such times: add an offset, like +01:00")
+    instant = _moved(column, text, read, UTC)
     return instant.replace(tzinfo=None) if row.conn.dialect.name == "mysql" else instant
+
+
+def _moved(column: Column, text: str, at: datetime, zone: tzinfo) -> datetime:
+    try:
+        return at.astimezone(zone)
+    except OverflowError as error:
+        raise ExpressionInvalid(f"{column.name}: {text[:40]!r} leaves the years 1 to 9999") from error
+
+
+def _need_one(column: Column, text: str, local: datetime, fault: str) -> None:
+    """Refuse a local time at which the clocks were set back or forward: rows on either side look alike.
+
+    Raises: ExpressionInvalid.
+    """
+    if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
+        raise ExpressionInvalid(f"{column.name}: {text[:40]!r} is no one time, {fault}")
