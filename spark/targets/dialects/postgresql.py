@@ -179,6 +179,9 @@ class PostgresqlSession:
             "IntervalStyle": "postgres",
             "bytea_output": "hex",
             "extra_float_digits": "1",
+            # Else a NULL in an array comes back as the text NULL.
+            "array_nulls": "on",
+            "xmloption": "content",
             # A policy would silently hide rows; off makes the server refuse instead.
             "row_security": "off",
             "search_path": PostgresqlDialect().quote(target.schema or "public"),

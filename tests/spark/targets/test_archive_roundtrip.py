@@ -166,3 +166,28 @@ def test_any_row_of_sqlite_comes_back(rows: list[tuple[Any, ...]], light: Connec
     )
     with tempfile.TemporaryDirectory() as directory:
         archived_and_back(light, Path(directory), f"select id, {columns} from t order by id")
+
+
+OWN_SETTINGS = (
+    "array_nulls = off",
+    "bytea_output = escape",
+    "datestyle = 'German'",
+    "timezone = 'Asia/Tokyo'",
+)
+
+
+def test_settings_of_the_database_change_no_value(
+    postgresql: Target, opened: Connect, tmp_path: Path
+) -> None:
+    """By `array_nulls`, which a database or a role may set, NULLs of arrays came back as texts."""
+    conn = opened(postgresql)
+    [(name,)] = conn.execute("select current_database()")
+    for setting in OWN_SETTINGS:
+        conn.execute(f"alter database {conn.dialect.quote(name)} set {setting}")
+    conn = opened(postgresql)
+    conn.execute("create table t (id int primary key, a text[], b bytea, d date, z timestamptz, f float4)")
+    conn.execute("insert into t values (1, array['a', null, 'NULL'], '\\x00ff', '2026-02-03', now(), 0.1)")
+    asked = "select a[2] is null, t::text from t"
+    [(is_null, _)] = conn.execute(asked)
+    assert is_null
+    archived_and_back(conn, tmp_path, asked)
