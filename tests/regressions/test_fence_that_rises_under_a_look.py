@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.db import Database
+from app.errors import Conflict
 from app.handlers import STORE_HOOKS
 from app.jobs.errors import EpochAhead
 from app.jobs.running.claims import current_epoch, next_token
@@ -186,3 +187,20 @@ def test_a_start_that_finds_all_stores_ahead_tells_of_each(purges: Purges, store
     assert worker.every_store_is_ahead()
     worker.lock.release()
     assert [event.store for event in aheads(purges)] == [store.id]
+
+
+def test_fence_that_no_lethe_has_raised_is_not_followed(purges: Purges, store: Store) -> None:
+    """Whoever owns a target writes any number there. `recover`, which EPOCH_AHEAD asks for, made it the epoch
+    of the whole service: behind the greatest number there is no token for any job of any store.
+    """
+    resource, bench = fence_resource(store), purges.bench
+    raise_to(store, resource, 2**63 - 1, owner=FOREIGN)
+    with pytest.raises(Conflict) as refused:
+        recover_store(bench.database, bench.settings, store, "ann")
+    assert refused.value.code == "EPOCH_AHEAD"
+    assert str(2**63 - 1) in refused.value.detail
+    with bench.database.transaction() as db:
+        assert next_token(db) < 100
+    with connect(place_of(store), application_name="test") as conn:
+        conn.execute("update lethe_fence set token = 1000000")
+    assert recover_store(bench.database, bench.settings, store, "ann").epoch_after == 1_000_000

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from app.db import Database
-from app.errors import MetadataBusy
+from app.errors import Conflict, MetadataBusy
 from app.jobs.rows import Counter, Job, JobClaim, JobClass
 from app.jobs.running.candidates import (
     CANDIDATES_MAX,
@@ -32,6 +32,8 @@ from app.jobs.states import HELD, JobState
 from app.jobs.writing import LOOKS_QUIETLY, change_job, state_event
 
 FENCING_COUNTER = "fencing_token"
+AHEAD_MAX = 2**40
+"""A metadata counts the attempts of its jobs: so many more than ours none has made."""
 REAP_MAX = 200  # more than one runner can hold (settings: 64 + 64), so that one pass at its start takes all
 
 
@@ -79,8 +81,18 @@ def current_epoch(db: Session) -> int:
 
 
 def raise_epoch(db: Session, at_least: int) -> int:
-    """Lift the counter above a foreign token (`lethe recover`)."""
-    next_token(db)
+    """Lift the counter above a foreign token (`lethe recover`).
+
+    Raises: Conflict: EPOCH_AHEAD: it is so far above ours that no metadata has given it.
+    """
+    ours = next_token(db)
+    if at_least - ours > AHEAD_MAX:
+        raise Conflict(
+            f"the target says {at_least}, and ours is at {ours}: no Lethe has come so far. When nothing else"
+            " works there, let its owner take that away (the row of lethe_fence, or the control file), then"
+            " `lethe recover STORE` again",
+            code="EPOCH_AHEAD",
+        )
     db.execute(
         update(Counter)
         .where(col(Counter.name) == FENCING_COUNTER, col(Counter.value) < at_least)
