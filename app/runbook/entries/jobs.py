@@ -346,7 +346,7 @@ ENTRIES: Final = (
     Entry(
         "RESTORE_CONFLICT",
         (Seen.JOB, Seen.TARGET),
-        "Keys of rows to be restored are taken by other rows, or the schema is that of another store's tables.",
+        "Keys of rows to be restored are taken by other rows, or the schema has those of another store.",
         "Decide which rows stay. Or restore into a file or a new schema by `--into`; copy what is needed.",
         Passes.NO,
     ),
