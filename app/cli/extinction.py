@@ -18,6 +18,7 @@ from app.cli.shell.hints import of_plan
 from app.cli.shell.job_options import REASON, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish
+from app.kit.json_bodies import sendable
 
 app = typer.Typer(
     name="extinction",
@@ -50,7 +51,7 @@ def _filter(text: str | None) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:
-        found = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+        found = sendable(Path(text[1:]).read_text() if text.startswith("@") else text)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"no JSON: {error}", param_hint="--filter") from error
     if not isinstance(found, dict):

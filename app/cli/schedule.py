@@ -11,6 +11,7 @@ from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.store_filter import note_unknown_stores
+from app.kit.json_bodies import sendable
 
 app = typer.Typer(
     name="schedule", no_args_is_help=True, add_completion=False, help="Jobs that come by themselves."
@@ -177,7 +178,7 @@ def remove(session: Session, schedule: ScheduleId) -> int:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = sendable(text)
     except ValueError as error:
         raise typer.BadParameter(f"no JSON: {error}", param_hint="--body") from None
     if not isinstance(value, dict):

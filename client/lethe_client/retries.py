@@ -88,7 +88,7 @@ def retry_after_s(response: httpx.Response) -> float | None:
     value = response.headers.get("retry-after")
     if value is None:
         return None
-    if value.strip().isdigit():
+    if value.isascii() and value.strip().isdigit():
         return float(value)
     try:
         when = parsedate_to_datetime(value)

@@ -235,7 +235,7 @@ def _record(line: str) -> dict[str, Any]:
     """
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise UnexpectedAnswer(f"a line that is no record: {line!r:.80}")

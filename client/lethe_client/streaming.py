@@ -25,7 +25,7 @@ class Frame:
         """
         try:
             value = json.loads(self.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             raise UnexpectedAnswer(f"an event without a JSON object: {self.data!r:.80}")

@@ -265,7 +265,7 @@ def _refuse_compressed(response: httpx.Response) -> None:
 def _document(response: httpx.Response) -> Any:
     try:
         return response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

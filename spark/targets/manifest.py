@@ -67,13 +67,13 @@ def read_manifest_json(directory: Path) -> list[ManifestEntry] | None:
         document = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise ArchiveCorrupt(f"{path}: {exc}") from exc
     try:
         if document["format"] != MANIFEST_FORMAT:
             raise ArchiveCorrupt(f"{path}: format {document['format']!r} is unknown")
         return [_entry(directory, fields) for fields in document["entries"]]
-    except (KeyError, TypeError, ValueError) as exc:
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
         raise ArchiveCorrupt(f"{path}: not a manifest ({exc})") from exc
 
 

@@ -96,7 +96,7 @@ def read_kept(path: Path) -> Kept | None:
     try:
         found = json.loads(content)
         kept = Kept(**found)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ConfigurationInvalid(f"{path} holds no backup session") from error
     if not (isinstance(kept.store, str) and isinstance(kept.key, str) and isinstance(kept.request, dict)):
         raise ConfigurationInvalid(f"{path} holds no backup session")

@@ -1,6 +1,5 @@
 """`lethe changes`: write to a replica, list its changelog."""
 
-import json
 import sys
 import time
 import uuid
@@ -19,6 +18,7 @@ from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
 from app.cli.shell.byte_values import Base64Option, bytes_of, shown
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.session import Session, on_service
+from app.kit.json_bodies import sendable
 
 LINE_MAX_BYTES: Final = 4 * 1024 * 1024
 PROGRESS_EVERY_S: Final = 2.0
@@ -353,8 +353,8 @@ def _read(lines: BinaryIO, *, database: str | None, is_base64: bool) -> Iterator
 
 def _change(line: bytes, number: int, *, database: str | None, is_base64: bool) -> Change:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        found = sendable(line)
+    except ValueError as error:
         raise _bad_line(number, f"no JSON: {error}") from None
     if not isinstance(found, dict) or not found.keys() <= _FIELDS:
         raise _bad_line(number, "not an object of database, key, value and if_csn")

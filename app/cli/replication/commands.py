@@ -1,6 +1,5 @@
 """`lethe replication`: what a consumer needs, and bringing it there."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,6 +15,7 @@ from app.cli.replication.session import app as sessions
 from app.cli.replication.topology import topology
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.session import Session, on_service
+from app.kit.json_bodies import sendable
 
 QUESTION_MAX_BYTES: Final = 64 * 1024 * 1024
 
@@ -54,8 +54,8 @@ def _read_question(file: str) -> dict[str, Any]:
     if len(content) > QUESTION_MAX_BYTES:
         raise typer.BadParameter(f"more than {QUESTION_MAX_BYTES} bytes", param_hint="FILE")
     try:
-        question = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        question = sendable(content)
+    except ValueError as error:
         raise typer.BadParameter(f"no JSON: {error}", param_hint="FILE") from None
     if not isinstance(question, dict):
         raise typer.BadParameter("no JSON object", param_hint="FILE")

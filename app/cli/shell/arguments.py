@@ -1,12 +1,13 @@
 """Values of options that are more than text: NAME=VALUE pairs, times, choices."""
 
-import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
+
+from app.kit.json_bodies import sendable
 
 StoreId = Annotated[str, typer.Argument(metavar="STORE", help="Id of the store.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
@@ -40,7 +41,7 @@ def pairs(values: Iterable[str] | None, *, option: str) -> dict[str, str]:
 def scalar(text: str) -> str | int | float | bool:
     """Turn JSON's numbers and truth values into themselves; anything else stays text."""
     try:
-        value = json.loads(text)
+        value = sendable(text)
     except ValueError:
         return text
     return value if isinstance(value, bool | int | float) else text

@@ -65,7 +65,7 @@ def load_profiles() -> Profiles:
         raise ConfigurationInvalid(f"others may read or write {path}, which holds tokens: chmod 600 {path}")
     try:
         return _profiles(json.loads(content))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         # Without the cause: it may quote the file, which holds tokens.
         raise ConfigurationInvalid(
             f"the profiles in {path} are damaged: move the file away, then log in again by lethe login"
