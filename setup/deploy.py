@@ -26,7 +26,8 @@ SETS = {
     "full": {
         "image": {"repository": "registry.invalid/lethe", "tag": "1", "pullSecrets": ["pull"]},
         "storeSecrets": "lethe-stores",
-        "settings": {"LETHE_ALLOWED_HOSTS": "db.invalid", "LETHE_PURGE_WORKERS": 4, "LETHE_OTEL": True},
+        "settings": {"LETHE_ALLOWED_HOSTS": "db.invalid", "LETHE_PURGE_WORKERS": 4, "LETHE_OTEL": True}
+        | {"LETHE_REPLICATION_BATCH_MAX_BYTES": 33_554_432, "LETHE_LEASE_TTL_S": 20.5},
         "settingsFrom": [{"configMapRef": {"name": "more"}}],
         "service": {"tlsSecret": "lethe-tls", "persistence": {"storageClass": "fast"}},
         "worker": {"replicas": 4, "labels": ["zone-a", "zone-b"]},
@@ -76,12 +77,16 @@ def check_pod(pod: dict[str, Any]) -> None:
 
     For a Service named `lethe` Kubernetes gives every pod LETHE_PORT=tcp://..., a setting of Lethe that then
     ends the start with 78. A namespace with a ResourceQuota refuses pods with an unbounded container.
+    Helm writes a million as 1e+06, which is no whole number to a setting.
     """
     if pod.get("enableServiceLinks") is not False:
         raise SystemExit("a pod takes variables of services: LETHE_PORT=tcp://... ends its start with 78")
     for container in (*pod["initContainers"], *pod["containers"]):
         if "limits" not in container.get("resources", {}):
             raise SystemExit(f"{container['name']}: no resources")
+        for each in container["env"]:
+            if "e+" in each.get("value", ""):
+                raise SystemExit(f"{container['name']}: {each['name']} is {each['value']}")
 
 
 def check_chart(folder: Path | None) -> int:

@@ -75,7 +75,10 @@ securityContext:
 - { name: LETHE_SECRETS_DIR, value: /run/lethe-secrets }
 {{- end }}
 {{- range $name, $value := .Values.settings }}
-- { name: {{ $name }}, value: {{ $value | quote }} }
+{{- $shown := $value }}
+{{- /* A number of a file of values is a float: from a million on it would be written 1e+06, which is no setting. */}}
+{{- if kindIs "float64" $value }}{{- if eq (floor $value) $value }}{{- $shown = printf "%.0f" $value }}{{- end }}{{- end }}
+- { name: {{ $name }}, value: {{ $shown | quote }} }
 {{- end }}
 {{- end }}
 
