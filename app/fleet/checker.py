@@ -30,7 +30,7 @@ from app.stores.checks.keeping import check_period, keep_check, next_look
 from app.stores.checks.models import Finding, FindingSeverity, StoreCheck
 from app.stores.checks.rows import StoreHealth
 from app.stores.models import StoreKind
-from app.stores.rows import Store, is_suspended
+from app.stores.rows import Store, is_of_known_kind, is_suspended
 from app.stores.same_target import kept_same_target, others_on_target
 from app.stores.service import note_target, target_of_row
 
@@ -116,7 +116,7 @@ class Checker:
         query = (
             select(Store.id, Store.runs_on, StoreHealth.due_at)
             .join(StoreHealth, col(StoreHealth.store) == col(Store.id), isouter=True)
-            .where(or_(col(StoreHealth.due_at).is_(None), col(StoreHealth.due_at) <= now))
+            .where(is_of_known_kind(), or_(col(StoreHealth.due_at).is_(None), col(StoreHealth.due_at) <= now))
             .order_by(col(StoreHealth.due_at), col(Store.id))
         )
         labels = set(self._settings.labels)

@@ -27,7 +27,7 @@ from app.kit.pagination import decode_token, make_page
 from app.stores.checks.models import Finding
 from app.stores.checks.rows import StoreHealth
 from app.stores.models import StoreKind
-from app.stores.rows import Store
+from app.stores.rows import Store, is_of_known_kind
 
 LABELS_MAX: Final = 10
 FINDINGS_MAX: Final = 5
@@ -154,7 +154,7 @@ def _page(sight: Sight, wanted: OverviewFilter, after: Sequence[Any] | None, pag
         .add_columns(col(StoreHealth.checked_at), col(StoreHealth.trouble), col(StoreHealth.warnings))
         .add_columns(col(StoreHealth.is_reachable), col(StoreHealth.findings), col(StoreHealth.stale_at))
         .join(StoreHealth, col(StoreHealth.store) == col(Store.id), isouter=True)
-        .where(sight.sees(Store.id), *wanted.conditions())
+        .where(sight.sees(Store.id), is_of_known_kind(), *wanted.conditions())
     )
     if after:
         query = query.where(col(Store.id) > after[0])

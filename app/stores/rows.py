@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import String
-from sqlmodel import Field, SQLModel
+from sqlalchemy import ColumnElement, String
+from sqlmodel import Field, SQLModel, col
 
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
@@ -141,6 +141,11 @@ class Store(StoreBase, table=True):
     )
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+def is_of_known_kind() -> ColumnElement[bool]:
+    """Whether we know the kind of a store: a newer version, which may work beside us, may have others."""
+    return col(Store.kind).in_([str(kind) for kind in StoreKind])
 
 
 def is_suspended(store: Store, *, now: datetime) -> bool:

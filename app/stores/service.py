@@ -40,7 +40,7 @@ from app.stores.models import (
     SuspendRequest,
     read_store,
 )
-from app.stores.rows import Store
+from app.stores.rows import Store, is_of_known_kind
 from app.stores.targets import check_allowed, check_environment_allowed, user_of
 from app.stores.telling import StoreChange, tell_change
 from spark.targets.target import network_place
@@ -93,7 +93,7 @@ def list_stores(
 ) -> Page[StoreRead]:
     """Stores by id."""
     filters = {"list": "stores", "kinds": sorted(kinds), "labels": dict(labels), "visible": visible}
-    query = select(Store)
+    query = select(Store).where(is_of_known_kind())
     if kinds:
         query = query.where(col(Store.kind).in_(list(kinds)))
     if visible is not None:
