@@ -1,5 +1,5 @@
-"""A store of a kind that only a newer version knows, which works beside us, was answered by 500 wherever stores
-are listed, and our checks took its turn away from those who can look at it.
+"""A store of a kind that only a newer version knows, which works beside us, was answered by 500 wherever
+stores are listed, and our checks took its turn away from those who can look at it.
 """
 
 from __future__ import annotations
