@@ -108,7 +108,7 @@ def table_schema(entries: Sequence[ManifestEntry]) -> StructType:
             if known != wide:
                 raise ArchiveCorrupt(
                     f"the column {field.name} is {known} in {where} and {wide} in {entry.path}; leave the "
-                    "the option 'table' out, and take it from the column 'values'"
+                    "option 'table' out, and take it from the column 'values'"
                 )
     columns = [*ORIGIN, *((name, kind) for name, (kind, _) in found.items())]
     return StructType([StructField(name, _spark_type(kind)) for name, kind in columns])
@@ -120,7 +120,7 @@ def _require_other_names(shape: TableShape, entry: ManifestEntry) -> None:
     if same:
         raise ArchiveCorrupt(
             f"the column {same[0]} of {entry.path} has the name of one that says where a row is from; leave "
-            "the option 'table' out, and take it from the column 'values'"
+            "option 'table' out, and take it from the column 'values'"
         )
 
 
