@@ -120,7 +120,7 @@ def _require_other_names(shape: TableShape, entry: ManifestEntry) -> None:
     if same:
         raise ArchiveCorrupt(
             f"the column {same[0]} of {entry.path} has the name of one that says where a row is from; leave "
-            "option 'table' out, and take it from the column 'values'"
+            "the option 'table' out, and take it from the column 'values'"
         )
 
 
