@@ -59,11 +59,17 @@ _OF_SETS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Which run of which database it is."""
+    """Which run of which database it is.
+
+    Attributes:
+        recovered_us: since when the server counts its background writes; it begins anew behind a crash, which
+            may lose what was committed asynchronously, with the numbers of its transactions.
+    """
 
     identity: str
     started_us: int
     events_oid: int
+    recovered_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +117,12 @@ def read_life(conn: Connection, catalog: Catalog) -> Life:
     """Who the node is now: server, its start, the database, the catalog's own table of events."""
     rows = conn.execute(
         "select (extract(epoch from pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,"
-        " cast(:events as regclass)::oid::bigint",
+        " cast(:events as regclass)::oid::bigint,"
+        " (select (extract(epoch from stats_reset) * 1000000)::bigint from pg_catalog.pg_stat_bgwriter)",
         {"events": conn.dialect.qualify(catalog.schema, "sl_event")},
     )
-    return Life(identity(conn), int(rows[0][0]), int(rows[0][1]))
+    started_us, events_oid, recovered_us = rows[0]
+    return Life(identity(conn), int(started_us), int(events_oid), recovered_us)
 
 
 def require_life(conn: Connection, catalog: Catalog, life: Life) -> None:
@@ -125,11 +133,16 @@ def require_life(conn: Connection, catalog: Catalog, life: Life) -> None:
     now = read_life(conn, catalog)
     if now == life:
         return
-    names = {"identity": "the database", "started_us": "the server's start", "events_oid": "sl_event"}
+    names = {
+        "identity": "the database",
+        "started_us": "the server's start",
+        "events_oid": "sl_event",
+        "recovered_us": "the server's last recovery from a crash",
+    }
     other = [said for name, said in names.items() if getattr(now, name) != getattr(life, name)]
     raise NeedsTotal(
         f"{', '.join(other)} is another than at the first copy, and no SYNC was applied since: the node may"
-        f" have been restored, and nothing would tell; {_ANEW}"
+        f" have lost what the copy has, and nothing would tell; {_ANEW}"
     )
 
 
