@@ -5,6 +5,7 @@ from spark.rows import catalog_mysql, catalog_postgresql, catalog_sqlite
 from spark.rows.table import Table, TableFinding
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
+from spark.targets.ledger_schema import TABLES as OWN_TABLES
 
 NAME_MAX_CHARS = 128
 _MYSQL_KEY_KINDS = frozenset({"number", "text", "uuid", "timestamp", "timestamptz", "date"})
@@ -16,10 +17,15 @@ def read_table(conn: Connection, name: str) -> Table:
     """Read one table.
 
     Raises: TargetTablesMissing: there is none of that exact name. TargetSchemaUnsupported: it is a view or
-        something else that is no table, or the server's row locks do not hold.
+        something else that is no table, it is Lethe's own, or the server's row locks do not hold.
     """
     if not name or len(name) > NAME_MAX_CHARS or "\0" in name:
         raise TargetTablesMissing("no table has such a name")
+    if _is_own(conn, name):
+        raise TargetSchemaUnsupported(
+            f"{name} is Lethe's own: it says what jobs have removed and who may write here. Old rows go by"
+            " themselves, after lethe.retention.ledgers"
+        )
     if conn.dialect.name == "mysql":
         refuse_server(conn)
         table = catalog_mysql.read_table(conn, name)
@@ -31,6 +37,13 @@ def read_table(conn: Connection, name: str) -> Table:
         place = conn.dialect.qualify(conn.target.schema, name)
         raise TargetTablesMissing(f"there is no table {place}; its name is case-sensitive")
     return table
+
+
+def _is_own(conn: Connection, name: str) -> bool:
+    """Without them counts, limits and archives of other jobs would be wrong, and late units not shut out."""
+    if conn.dialect.name == "postgresql":
+        return conn.target.schema == "lethe" and name in OWN_TABLES
+    return name.lower() in {f"lethe_{table}" for table in OWN_TABLES}
 
 
 def list_tables(conn: Connection, *, most: int) -> list[tuple[str, int | None, int | None]]:

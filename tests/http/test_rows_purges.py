@@ -319,6 +319,27 @@ def test_hostile_names_and_expressions_are_refused_and_change_nothing(
     assert (len(desk.ids()), len(desk.ids("note"))) == (ROWS, ROWS // 2)
 
 
+OWN_TABLES = {"unit_ledger": "rows_affected > 0", "fence": "token >= 0", "archive_manifest": "bytes > 0"}
+
+
+def test_tables_of_lethe_itself_are_refused(desk: Desk, http: httpx.Client) -> None:
+    """Whoever might purge rows could remove the ledger that counts them, and the fence of other jobs."""
+    desk.done(archive={"format": "PARQUET"})
+    own, prefix = desk.id, "lethe_"
+    if desk.conn.dialect.name == "postgresql":
+        own, prefix = f"{desk.id}-own", ""
+        answer = http.post("/v1/stores", json={"id": own, "kind": "SQL", "url": desk.url, "schema": "lethe"})
+        assert answer.status_code == 201, answer.text
+    for table, where in OWN_TABLES.items():
+        rows = f"select * from {desk.conn.dialect.lethe_table(table)}"
+        before, name = desk.conn.execute(rows), prefix + table
+        for named in (name, name.upper()):
+            body = {"kind": "ROWS", "table": named, "where": where}
+            answer = http.post(f"/v1/stores/{own}/purges", json=body)
+            assert answer.status_code in (409, 422), answer.text
+        assert desk.conn.execute(rows) == before
+
+
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 def test_a_token_names_only_replicas_that_it_may_touch(
     desk: Desk, service: ServiceProcess, make_token: Callable[..., str]
