@@ -27,7 +27,19 @@ class Inserted:
 
 
 def add_file_table(conn: Connection, shape: TableShape) -> None:
-    """Create the table of an archive in a SQLite file, or add the columns that it lacks there."""
+    """Create the table of an archive in a SQLite file, or add the columns that it lacks there.
+
+    Raises: RestoreConflict: another table of the archive has the same name there.
+    """
+    others = conn.execute(
+        "select name from sqlite_schema where type = 'table' and name = :table collate nocase"
+        " and name <> :table",
+        {"table": shape.table},
+    )
+    if others:
+        raise RestoreConflict(
+            f"{others[0][0]} and {shape.table} are one name in SQLite: restore into a schema of the target"
+        )
     there = {
         name for (name,) in conn.execute("select name from pragma_table_info(:table)", {"table": shape.table})
     }

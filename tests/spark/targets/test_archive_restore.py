@@ -113,6 +113,33 @@ def test_restored_file_holds_exactly_the_archived_rows(conn: Connection, tmp_pat
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["restored.db"]
 
 
+def test_tables_whose_names_differ_in_case_alone_are_not_mixed_in_a_file(
+    postgresql: Target, opened: Connect, tmp_path: Path
+) -> None:
+    """They became one table: rows with the same key were left out, and counted as there already."""
+    conn = opened(postgresql)
+    entries = []
+    for number, table in enumerate(('"T"', "t")):
+        conn.execute(f"create table {table} (id int primary key, word text)")
+        conn.execute(f"insert into {table} values (1, 'of {number}')")
+        with conn.transaction():
+            entry = archive_delete(
+                conn,
+                f"delete from {table}",
+                {},
+                table=table.strip('"'),
+                directory=tmp_path / "a",
+                job_id=JOB,
+                unit_id=f"u{number}",
+                token=1,
+            )
+        assert entry is not None
+        entries.append(entry)
+    report = restore_into_file(entries, tmp_path / "out.db", attempt=ATTEMPT)
+    assert states(report.units) == [("u0", "RESTORED"), ("u1", "CONFLICT")]
+    assert restore_into_schema(conn, "back", entries).rows == 2
+
+
 def test_existing_file_is_never_touched(conn: Connection, tmp_path: Path) -> None:
     entries = purge(conn, tmp_path / "a")
     (tmp_path / "mine.db").write_text("precious")
