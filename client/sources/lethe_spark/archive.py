@@ -65,7 +65,7 @@ def _asked(given: Mapping[str, str]) -> _Asked:
     if not path.is_dir():
         raise options.refuse(f"there is no folder {path}; give one that this machine and all workers see")
     view = options.choice("view", VIEWS, default="rows")
-    return _Asked(path, view, options.text("table"), options.words("jobs"))
+    return _Asked(path, view, options.text("table"), options.jobs())
 
 
 class ArchiveSource(DataSource):

@@ -42,7 +42,7 @@ class LedgerSource(DataSource):
 def _asked(given: Mapping[str, str]) -> tuple[ReadTarget, tuple[str, ...] | None]:
     options = Options("lethe_ledger", given)
     options.only((*TARGET_OPTIONS, "jobs"))
-    return ReadTarget(options), options.words("jobs")
+    return ReadTarget(options), options.jobs()
 
 
 class LedgerReader(DataSourceReader):

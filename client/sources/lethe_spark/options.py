@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 TRUE: Final = frozenset({"true", "yes", "1"})
 FALSE: Final = frozenset({"false", "no", "0"})
 LIST_MAX: Final = 10_000
+JOB: Final = re.compile(r"job_[0-9a-z]{26}")
 
 
 class OptionInvalid(ValueError):
@@ -110,6 +111,14 @@ class Options:
             if not re.fullmatch(r"-?[0-9]{1,18}", each) or not least <= int(each) <= most:
                 self._refuse(f"{name} names {each!r}, which is no number from {least} to {most}")
         return tuple(map(int, found))
+
+    def jobs(self) -> tuple[str, ...] | None:
+        """Ids of jobs between commas; None where it is not given. Raises: OptionInvalid."""
+        found = self.words("jobs")
+        for each in found or ():
+            if not JOB.fullmatch(each):
+                self._refuse(f"jobs names {each[:80]!r}, which is no id of a job; lethe job list shows them")
+        return found
 
     def refuse(self, detail: str) -> OptionInvalid:
         """What to raise where options do not go together."""

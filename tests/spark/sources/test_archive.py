@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lethe_spark import ArchiveSource, OptionInvalid
+from lethe_spark import ArchiveSource, LedgerSource, OptionInvalid
 from lethe_spark.archive_values import json_of
 from pyspark.sql.datasource import DataSourceReader
 
@@ -267,9 +267,16 @@ def test_options_that_are_wrong_are_refused_by_name(tmp_path: Path) -> None:
         ({"path": str(tmp_path / "none")}, "there is no folder"),
         ({"path": str(tmp_path), "view": "x"}, "give one of files, rows"),
         ({"path": str(tmp_path), "tables": "x"}, "there is no option 'tables'"),
+        ({"path": str(tmp_path), "jobs": "01m8mdw6sbcqkvsmq911jtss9d"}, "which is no id of a job"),
     ):
         with pytest.raises(OptionInvalid, match=words):
             ArchiveSource(options).schema()
+
+
+def test_jobs_of_a_ledger_that_are_none_are_refused_and_not_found_empty() -> None:
+    options = {"url": "sqlite:////srv/shop.db", "jobs": job_id(1).upper()}
+    with pytest.raises(OptionInvalid, match=r"lethe_ledger: jobs names 'JOB_.*', which is no id of a job"):
+        LedgerSource(options).schema()
 
 
 def test_values_that_json_has_not_are_told_apart() -> None:
