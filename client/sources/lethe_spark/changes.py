@@ -164,6 +164,11 @@ class ChangesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _require_same(self._asked.store, start, found)
         now = self._asked.of(found.ruv)
         for rid, csn in start["ruv"].items():
+            if self._asked.rids is not None and int(rid) not in self._asked.rids:
+                raise ChangesMissing(
+                    f"the stream has read replica {rid}, which the option 'rids' does not name now; name it "
+                    "again, or start with a new checkpoint"
+                )
             if now.get(rid, "") < csn:
                 raise ChangesMissing(
                     f"the replica {self._asked.store} is at {now.get(rid)} of replica {rid}, and {csn} was "

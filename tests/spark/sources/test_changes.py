@@ -146,6 +146,16 @@ def test_the_offset_is_the_ruv_and_a_window_is_repeatable(replica: Replica) -> N
     assert latest.initialOffset() == second
 
 
+def test_a_stream_that_leaves_a_replica_id_out_since_says_so(replica: Replica) -> None:
+    """It was said to be restored."""
+    replica.write(random.Random(12), 3)
+    stream = ChangesStream(asked(replica.options))
+    start = stream.latestOffset(stream.initialOffset(), None)
+    narrowed = ChangesStream(asked(replica.options | {"rids": "8"}))
+    with pytest.raises(ChangesMissing, match="has read replica 7, which the option 'rids' does not name"):
+        narrowed.latestOffset(start, None)
+
+
 def test_records_that_were_trimmed_end_the_stream(short_replica: Replica) -> None:
     replica = short_replica
     stream = ChangesStream(asked(replica.options))
