@@ -1,5 +1,6 @@
 """`lethe login`: keep a service's address and token under a name, once the service has accepted them."""
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,10 @@ from app.cli.shell.session import RETRIES, Json
 app = typer.Typer(name="login", add_completion=False, help="Keep a service's address and token under a name.")
 STDIN: Final = Path("-")
 DEFAULT: Final = "default"
+NOBODY_TO_ASK: Final = (
+    "there is no terminal to ask for the token at: give --token-file FILE, or --token-file - where standard"
+    " input has it"
+)
 
 
 @app.command("login")
@@ -59,6 +64,8 @@ def login(
 
 def _made(url: str, token_file: Path | None) -> Profile:
     if token_file is None:
+        if not _has_terminal():
+            raise ConfigurationInvalid(NOBODY_TO_ASK)
         return Profile(url, token=typer.prompt("Token", hide_input=True, err=True).strip())
     if token_file != STDIN:
         return Profile(url, token_file=str(token_file.absolute()))
@@ -66,6 +73,15 @@ def _made(url: str, token_file: Path | None) -> Profile:
     if not token:
         raise ConfigurationInvalid("standard input holds no token")
     return Profile(url, token=token)
+
+
+def _has_terminal() -> bool:
+    """Whether somebody can be asked: at the terminal of the process, wherever its input comes from."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return sys.stdin.isatty()
+    return True
 
 
 def _whoami(profile: Profile) -> WhoAmI:

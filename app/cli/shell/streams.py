@@ -82,3 +82,4 @@ def open_missing() -> None:
     """Stand in for streams that were closed before the command began, as by `>&-`."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 -- for the life of the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 -- for the life of the process
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 -- for the life of the process

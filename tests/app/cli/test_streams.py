@@ -117,6 +117,23 @@ def test_a_closed_stdout_is_as_one_that_nobody_reads(shop) -> None:
     assert (run.returncode, run.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("words", [["changes", "import", "shop", "-"], ["replication", "decide", "-"]])
+def test_a_closed_stdin_is_an_empty_one(shop, words) -> None:
+    shop.on("POST /v1/stores/shop/changes", (200, {"rid": 1, "changes": 0}))
+    run = _run(shop, *words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=lambda: os.close(0))
+    assert run.returncode in (0, 64)
+    assert b"BUG" not in run.stderr
+
+
+def test_login_without_a_terminal_says_how_to_give_the_token(shop) -> None:
+    """It ended with 130, as after Ctrl-C, and without a word."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    run = _run(shop, "login", shop.url, "--json", start_new_session=True, **streams)
+    assert (run.returncode, json.loads(run.stdout)["code"]) == (78, "CONFIGURATION_INVALID")
+    assert b"give --token-file FILE" in run.stderr
+    assert b"Token:" not in run.stderr
+
+
 def test_a_terminal_that_knows_no_unicode_gets_escapes_and_whole_json(shop) -> None:
     more = {"PYTHONIOENCODING": "ascii"}
     run = _run(shop, "store", "show", "shop", "--json", more=more, stdout=subprocess.PIPE)
