@@ -15,6 +15,8 @@ from sqlalchemy import or_, update
 from sqlmodel import Session, col, select
 
 from app.db import Database
+from app.figures.rows import Figure
+from app.figures.sums import Name
 from app.jobs.service import wake_ahead
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookExpectation
 from app.outbox.writing import GIVE_UP_AFTER
@@ -78,6 +80,12 @@ def _expect_again(db: Session, now: datetime) -> None:
         db.add(row)
 
 
+def _succeeded_now(db: Session, now: datetime) -> None:
+    """What fails from now on is no longer hidden by a success that has not been yet."""
+    ahead = (col(Figure.name) == Name.LAST_SUCCESS.value, col(Figure.at) > now + SLACK)
+    db.execute(update(Figure).where(*ahead).values(at=now, value=now.timestamp()))
+
+
 def _try_agreements(db: Session, now: datetime) -> None:
     ahead = or_(col(Agreement.last_started_at) > now + SLACK, col(Agreement.last_ended_at) > now + SLACK)
     db.execute(update(Agreement).where(ahead).values(next_at=None, last_started_at=now, last_ended_at=now))
@@ -89,5 +97,6 @@ _ACTS: Final[tuple[Callable[[Session, datetime], None], ...]] = (
     _forget_checks,
     _send_deliveries,
     _expect_again,
+    _succeeded_now,
     _try_agreements,
 )

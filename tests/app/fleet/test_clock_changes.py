@@ -9,8 +9,14 @@ from functools import partial
 import pytest
 from sqlmodel import select, update
 
+from app.auth.scopes import Scope
+from app.auth.service import Caller
 from app.db import Database
+from app.figures.sums import Name, count
+from app.fleet.attention import Limits, Shown, needs_somebody
 from app.fleet.clock_changes import SLACK, reckon_anew
+from app.fleet.models import AttentionCode
+from app.fleet.sight import Sight
 from app.hooks.leases import settle, take
 from app.hooks.sending import Outcome
 from app.jobs.rows import Job
@@ -138,3 +144,22 @@ def test_what_was_written_by_a_clock_that_is_right_stays(world: World) -> None:
     bench.set(job_id, state=JobState.WAITING, not_before=later, updated_at=NOON)
     reckon_anew(world.database)
     assert bench.job(job_id).not_before == later
+
+
+def test_failure_after_a_success_that_has_not_been_yet_needs_somebody(world: World) -> None:
+    make_store(world.database, "shop")
+
+    def succeed() -> None:
+        with world.database.transaction() as db:
+            now = world.clock.now()
+            count(db, Name.LAST_SUCCESS, "PURGE", store="shop", value=now.timestamp(), now=now)
+
+    world.ahead(succeed)
+    world.clock.advance(60)
+    bench = Workbench(world.database, world.clock, world.settings)
+    error = {"code": "TARGET_UNREACHABLE"}
+    bench.put(JobState.FAILED, kind="PURGE", finished_at=world.clock.now(), error=error)
+    sight = Sight(Caller("tok_1", "ann", frozenset(Scope), None), world.clock.now())
+    with world.database.reading() as db:
+        (told,), _ = needs_somebody(db, sight, Limits(DAY, DAY), Shown())
+    assert told.code == AttentionCode.JOB_FAILED
