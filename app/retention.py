@@ -32,6 +32,7 @@ from app.schedules.rows import ScheduleFiring
 from app.settings import Settings
 
 ROWS_PER_PASS = 1_000
+PIECES_PER_PASS: Final = 10
 PIECES_MAX: Final = 1_000
 logger = structlog.get_logger("lethe.retention")
 
@@ -193,11 +194,19 @@ PASSES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
 
 
 def forget_rows(database: Database, passes: Iterable[str] = PASSES) -> dict[str, int]:
-    """One pass over all tables, or some; returns how many rows went of each."""
-    gone = {}
-    for name in passes:
+    """One pass over all tables, or some, a few pieces of each at most; returns how many rows went of each."""
+    return {name: _forget_pieces(database, PASSES[name]) for name in passes}
+
+
+def _forget_pieces(database: Database, forget_piece: Callable[[Session, datetime], int]) -> int:
+    """Forget a piece, and the next ones while they are full: what grows faster is caught up with."""
+    gone = 0
+    for _ in range(PIECES_PER_PASS):
         with database.transaction(is_news=False) as db:
-            gone[name] = PASSES[name](db, database.now(db))
+            piece = forget_piece(db, database.now(db))
+        gone += piece
+        if piece < ROWS_PER_PASS:
+            break
     return gone
 
 

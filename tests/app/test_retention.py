@@ -11,6 +11,7 @@ from app.auth.rows import AuditEvent, IdempotencyKey
 from app.db import Database
 from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL, JobState
+from app.jobs.writing import EVENT_PROGRESS
 from app.kit.ids import new_id
 from app.parameters.service import known_parameter, set_global
 from app.retention import ROWS_PER_PASS, forget_rows, remove_expired_archives
@@ -193,3 +194,12 @@ def test_any_number_of_archives_of_others_hides_none(bench: Workbench, ago) -> N
         db.add(_archive("job_z", str(mine), expires_at=ago(0.1), at=ago(400)))
     assert remove_expired_archives(bench.database, bench.settings, instance_id="ins_a") == ["job_z"]
     assert not mine.exists()
+
+
+def test_more_rows_than_one_piece_go_in_one_pass(bench: Workbench, ago) -> None:
+    job_id = ended(bench, ago(30))
+    number = 2 * ROWS_PER_PASS + 1
+    with bench.database.transaction() as db:
+        old = {"job_id": job_id, "at": ago(20), "type": EVENT_PROGRESS, "data": {}}
+        db.add_all([JobEvent(seq=1_000 + seq, **old) for seq in range(number)])
+    assert forget_rows(bench.database, ["events"])["events"] >= number
