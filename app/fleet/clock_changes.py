@@ -9,6 +9,7 @@ Rules:
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from sqlalchemy import or_, update
@@ -17,6 +18,7 @@ from sqlmodel import Session, col, select
 from app.db import Database
 from app.figures.rows import Figure
 from app.figures.sums import Name
+from app.jobs.running.runner import survive
 from app.jobs.service import wake_ahead
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookExpectation
 from app.outbox.writing import GIVE_UP_AFTER
@@ -31,11 +33,19 @@ REST_MAX: Final = timedelta(days=1)
 EXPECTATIONS_MAX: Final = 20_000
 
 
-def reckon_anew(database: Database) -> None:
-    """Bring in line with the metadata's clock what was written while it was ahead."""
-    for act in _ACTS:
-        with database.transaction() as db:
-            act(db, database.now(db))
+def reckon_anew(database: Database) -> bool:
+    """Bring in line with the metadata's clock what was written while it was ahead; whether all of it is.
+
+    One table that cannot be keeps no other from it, and no schedule from coming.
+    """
+    done = [survive(partial(_reckoned, database, act), "metadata away") for act in _ACTS]
+    return all(done)
+
+
+def _reckoned(database: Database, act: Callable[[Session, datetime], None]) -> bool:
+    with database.transaction() as db:
+        act(db, database.now(db))
+    return True
 
 
 def _wake_jobs(db: Session, now: datetime) -> None:

@@ -55,7 +55,7 @@ class Scheduler:
 
     Args:
         changed: told of each job that is made, and of its store.
-        put_back: called where the clock may have been put back, and before the first look.
+        put_back: called where the clock may have been put back, and at the first look, until it returns true.
     Attributes:
         rest_s: in how many seconds to look again.
     """
@@ -64,11 +64,12 @@ class Scheduler:
     settings: Settings
     clock: Clock
     changed: Callable[[str], None] = lambda _: None
-    put_back: Callable[[], None] = lambda: None
+    put_back: Callable[[], bool] = lambda: True
     rest_s: float = field(default=0.0, init=False)
     _seen: datetime | None = field(default=None, init=False)
     _there_since: datetime | None = field(default=None, init=False)
     _left: "_Moment | None" = field(default=None, init=False)
+    _is_reckoned: bool = field(default=False, init=False)
 
     def look(self) -> list[str]:
         """Fire what is due; returns the jobs. One that fails is made again soon."""
@@ -112,6 +113,7 @@ class Scheduler:
             with self.database.reading() as db:
                 found = _next(db, now)
         self._seen = now
+        self._is_reckoned = self._is_reckoned or self.put_back()
         due = [each.schedule_id for each in found if each.at <= now]
         firing = Firing(self.database, self.settings, self.changed)
         made: list[str] = []
@@ -138,7 +140,7 @@ class Scheduler:
 
     def _clock_was_put_back(self, now: datetime) -> None:
         """Reckon the times anew of what was reckoned at a later time than it is."""
-        self.put_back()
+        self._is_reckoned = False
         reckoned = 0
         while True:
             with self.database.transaction() as db:

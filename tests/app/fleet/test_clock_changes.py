@@ -27,6 +27,7 @@ from app.purge.tick import tick_once
 from app.schedules.scheduler import Scheduler
 from app.settings import Settings
 from app.stores.rows import Store
+from app.sweeps.rows import SweepTick
 from tests.app.fleet.test_checker import FIRST, PERIOD, Watched
 from tests.app.hooks.outboxes import end_job, make_hook, make_job, make_store
 from tests.app.jobs.workbench import Workbench
@@ -163,3 +164,21 @@ def test_failure_after_a_success_that_has_not_been_yet_needs_somebody(world: Wor
     with world.database.reading() as db:
         (told,), _ = needs_somebody(db, sight, Limits(DAY, DAY), Shown())
     assert told.code == AttentionCode.JOB_FAILED
+
+
+def test_a_row_that_cannot_be_read_keeps_no_other_from_its_time(world: World) -> None:
+    make_store(world.database, "shop")
+    bench = Workbench(world.database, world.clock, world.settings)
+    job_id = bench.submit(store=None)
+
+    def write() -> None:
+        now = world.clock.now()
+        bench.set(job_id, state=JobState.WAITING, not_before=now + SLACK, updated_at=now)
+        with world.database.transaction() as db:
+            row = {"store": "shop", "kind": "OUTGOING", "time_zone": "Mars/Olympus", "next_at": now + DAY}
+            db.add(SweepTick(cron="0 0 0 * * *", **row))
+
+    world.ahead(write)
+    assert world.scheduler.look() == []  # and fails at nothing
+    claimed = bench.claim()
+    assert claimed is not None
