@@ -4,6 +4,8 @@ Rules:
 - rows, position and the moment's own snapshot are read in one REPEATABLE READ transaction: the first unit
   behind the copy has what its SYNC sees and this snapshot does not: nothing is missing or comes twice;
 - values are as PostgreSQL's output functions print them, as in the log;
+- every table is locked (ACCESS SHARE) before its rows count: one that is emptied, or rewritten by an ALTER
+  TABLE, is empty to a snapshot of before;
 - a table that is not where sl_table says, by an OID, is never left out;
 - a table is copied without those that inherit from it: the log has their rows as their own, or not at all.
 
@@ -22,6 +24,7 @@ from spark.events.feed.records import Change, Position
 from spark.events.feed.snapshot import TxidSnapshot
 from spark.events.records import Catalog
 from spark.targets.connection import Connection
+from spark.targets.errors import TargetLockTimeout
 
 _TABLES: Final = """
     select t.tab_id, t.tab_set, n.nspname::text, c.relname::text, array_agg(a.attname::text order by a.attnum)
@@ -62,6 +65,12 @@ class Copy:
     blocks: Generator[list[Change], None, None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    like: Change
+    columns: list[str]
+
+
 def read_copy(
     conn: Connection,
     catalog: Catalog,
@@ -75,7 +84,7 @@ def read_copy(
     Args:
         only: these tables of the sets, as `schema.table`; empty: all.
     Raises: OriginElsewhere, FeedSetUnknown, NeedsTotal: there is no SYNC yet; CatalogIncomplete: a table or
-        sequence is not where the catalog says; TargetError.
+        sequence is not where the catalog says; TargetLockTimeout: a table is being rewritten; TargetError.
     """
     require_origin(catalog, origin)
     if not sets:
@@ -85,7 +94,37 @@ def read_copy(
     _require_places(conn, catalog, sets)
     start = newest_position(conn, catalog, origin)
     [(text,)] = conn.execute("select pg_catalog.txid_current_snapshot()::text")
-    return Copy(start, TxidSnapshot.parse(text), _blocks(conn, catalog, start.seqno, sets, only))
+    query = _TABLES.format(tables=conn.dialect.qualify(catalog.schema, "sl_table"))
+    tables = [
+        _Table(Change(start.seqno, "COPY", None, None, set_id, int(number), schema, table), columns)
+        for number, set_id, schema, table, columns in conn.execute(query, {"sets": sorted(sets)})
+        if not only or f"{schema}.{table}" in only
+    ]
+    _hold_tables(conn, [conn.dialect.qualify(each.like.schema, str(each.like.table)) for each in tables])
+    return Copy(start, TxidSnapshot.parse(text), _blocks(conn, catalog, start.seqno, sets, tables))
+
+
+def _hold_tables(conn: Connection, names: list[str]) -> None:
+    """Keep tables from being emptied or rewritten to the end of the transaction, which has its snapshot.
+
+    Raises: TargetLockTimeout: one is just being, or was since the snapshot: its rows would not be seen.
+    """
+    if not names:
+        return
+    conn.execute(f"lock table {', '.join(f'only {name}' for name in names)} in access share mode")
+    # The catalog is read by the snapshot, the function tells what is there now.
+    rows = conn.execute(
+        "select n.nspname || '.' || c.relname from unnest(cast(:names as text[])) name"
+        " join pg_catalog.pg_class c on c.oid = cast(name as regclass)"
+        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+        " where c.relfilenode is distinct from pg_catalog.pg_relation_filenode(c.oid) limit 1",
+        {"names": names},
+    )
+    if rows:
+        raise TargetLockTimeout(
+            f"{rows[0][0]} was emptied or rewritten just as the copy began, which would have none of its"
+            " rows; copy again"
+        )
 
 
 def _require_places(conn: Connection, catalog: Catalog, sets: frozenset[int]) -> None:
@@ -106,15 +145,11 @@ def _require_places(conn: Connection, catalog: Catalog, sets: frozenset[int]) ->
 
 
 def _blocks(
-    conn: Connection, catalog: Catalog, seqno: int, sets: frozenset[int], only: frozenset[str]
+    conn: Connection, catalog: Catalog, seqno: int, sets: frozenset[int], tables: list[_Table]
 ) -> Generator[list[Change], None, None]:
     count = 0
-    tables = _TABLES.format(tables=conn.dialect.qualify(catalog.schema, "sl_table"))
-    for number, set_id, schema, table, columns in conn.execute(tables, {"sets": sorted(sets)}):
-        if only and f"{schema}.{table}" not in only:
-            continue
-        like = Change(seqno, "COPY", set_id=set_id, table_id=int(number), schema=schema, table=table)
-        for block in _table(conn, like, columns):
+    for table in tables:
+        for block in _rows(conn, table.like, table.columns):
             count += len(block)
             yield block
     names = {
@@ -137,7 +172,7 @@ def _blocks(
     yield [*last, Change(seqno, "END", detail={"records": count + len(last)})]
 
 
-def _table(conn: Connection, like: Change, columns: list[str]) -> Iterator[list[Change]]:
+def _rows(conn: Connection, like: Change, columns: list[str]) -> Iterator[list[Change]]:
     assert like.schema is not None
     assert like.table is not None
     quoted = ", ".join(map(conn.dialect.quote, columns))

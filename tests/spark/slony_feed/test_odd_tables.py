@@ -6,12 +6,18 @@ One node without slons is enough: SYNCs are made by hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import psycopg
 import pytest
 
+from spark.events.catalog import read_catalog
+from spark.events.feed.copying import read_copy
 from spark.events.feed.errors import NeedsTotal
-from spark.targets.connection import Target
+from spark.events.feed.records import Change
+from spark.targets.connection import Target, connect
+from spark.targets.errors import TargetLockTimeout
 from tests.replica_feed import entries_at, feed_once
 from tests.slony_cluster import SlonyCluster, slony_server
 
@@ -177,3 +183,41 @@ def test_a_truncate_has_the_row_of_an_empty_key_and_no_row_of_another_table(
     node.sync(1)
     feed_once(sqlite_place, node)
     assert sorted(fed(sqlite_place)) == ["word-list/", "word-list/a"]
+
+
+@contextmanager
+def copying(node: SlonyCluster, *, before: str = "") -> Iterator[Callable[[], list[Change]]]:
+    """A first copy that has its snapshot; call for its records. `before`: what happens behind that."""
+    with connect(Target(node.url(1)), application_name="lethe-test", read_only=True) as conn:
+        catalog = read_catalog(conn, node.name)
+        with conn.transaction(read_only=True):
+            if before:
+                conn.execute("select 1")
+                node.run(1, before)
+            copy = read_copy(conn, catalog, 1, frozenset({1}))
+            yield lambda: [change for block in copy.blocks for change in block]
+
+
+def test_no_table_is_rewritten_or_emptied_beside_a_copy(node: SlonyCluster) -> None:
+    """The story: a table is given a wider type while a copy reads others. To the copy's snapshot it is empty,
+    as after a TRUNCATE: none of its rows came, and no record of the log had them."""
+    node.run(1, "insert into amount values (1, 'a'), (2, 'b')")
+    node.sync(1)
+    with copying(node) as read:
+        for rewriting in ("alter table amount alter n type numeric(20, 5)", "truncate amount"):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                node.run(1, f"set lock_timeout = '100ms'; {rewriting}")
+        node.run(1, "insert into amount values (3, 'c')")
+        rows = [change.values for change in read() if change.table == "amount"]
+        assert rows == [{"n": "1", "v": "a"}, {"n": "2", "v": "b"}]
+
+
+def test_a_copy_behind_whose_snapshot_a_table_was_rewritten_is_tried_again(node: SlonyCluster) -> None:
+    node.run(1, "insert into amount values (1, 'a')")
+    node.sync(1)
+    widened = "alter table amount alter n type numeric(20, 5)"
+    with pytest.raises(TargetLockTimeout, match=r"public\.amount"), copying(node, before=widened):
+        pass
+    node.run(1, "alter table amount alter n type numeric")
+    with copying(node) as read:
+        assert [change.table for change in read() if change.kind == "COPY"] == ["amount"]
