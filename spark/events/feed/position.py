@@ -96,7 +96,7 @@ def _of_this_node(conn: Connection, catalog: Catalog, position: Position) -> Pos
         f" bigint) from {events} where ev_origin = :origin and ev_seqno = :seqno",
         {"origin": position.origin, "seqno": position.seqno},
     )
-    anew = "it was restored from a dump; begin again with a first copy"
+    anew = "it was restored from a dump; make a SYNC (`lethe slony sync STORE`), then a first copy"
     if now < position.snapshot.xmax:
         raise NeedsTotal(
             f"SYNC {position.origin},{position.seqno} saw transactions up to {position.snapshot.xmax}; the"
@@ -106,7 +106,7 @@ def _of_this_node(conn: Connection, catalog: Catalog, position: Position) -> Pos
     if low >= FIRST_TXID and writer < position.snapshot.xmin:
         raise NeedsTotal(
             f"SYNC {position.origin},{position.seqno} saw all below {position.snapshot.xmin}, and"
-            f" its row was written by transaction {writer}: {anew} behind a new SYNC"
+            f" its row was written by transaction {writer}: {anew}"
         )
     return position
 
