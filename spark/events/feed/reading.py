@@ -128,19 +128,25 @@ class _Reading:
             count = 0
             for block in self._unit(position, sync, events, sequences):
                 count += len(block)
-                self._check()
+                self._check(position, sync)
                 yield block
             detail = {"at": sync.at.isoformat(), "snapshot": sync.text, "records": count}
             yield [Change(sync.seqno, "SYNC", detail=detail)]
             rows += count
             position = replace(position, seqno=sync.seqno, snapshot=sync.snapshot)
 
-    def _check(self) -> None:
-        if self.clock() > self.until_s:
-            raise ReaderTooSlow(
-                f"the log was held for {HOLD_MAX_S:.0f} s: it cannot be emptied meanwhile. Ask again from the"
-                " last SYNC, for fewer units, and read faster"
+    def _check(self, before: Position, sync: Sync) -> None:
+        if self.clock() <= self.until_s:
+            return
+        advice = "Ask again from the last SYNC, for fewer units, and read faster"
+        if before.seqno == self.asked.after:
+            advice = (
+                f"SYNC {before.origin},{sync.seqno} alone takes longer: read faster, or begin again with a"
+                " first copy"
             )
+        raise ReaderTooSlow(
+            f"the log was held for {HOLD_MAX_S:.0f} s: it cannot be emptied meanwhile. {advice}"
+        )
 
     def _unit(
         self, before: Position, sync: Sync, events: Beside[Event], sequences: Beside[_Sequence]

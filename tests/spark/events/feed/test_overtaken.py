@@ -199,13 +199,18 @@ def test_a_cleaner_that_runs_all_the_time_is_never_read_over(catalogs: Catalogs)
     assert refused + whole == ROUNDS
 
 
-def test_a_reader_that_is_too_slow_is_cut_off(node: LoadedCatalog) -> None:
-    times = iter([0.0, 1.0, HOLD_MAX_S + 1])
+@pytest.mark.parametrize(
+    ("looks", "advice"), [(0, f"SYNC 1,{SECOND} alone takes longer.* first copy"), (1, "for fewer units")]
+)
+def test_a_reader_that_is_too_slow_is_cut_off(node: LoadedCatalog, looks: int, advice: str) -> None:
+    """The story: of a slon that was down for a night came one unit that took longer than the log may be held.
+    Each attempt of its feed was advised to ask for fewer units, of which it had asked for one."""
+    times = iter([0.0, *[1.0] * looks, HOLD_MAX_S + 1])
     with node.connect(read_only=True) as conn:
         catalog = read_catalog(conn, node.cluster)
         with conn.transaction(read_only=True):
             page = read_page(conn, catalog, Asked(ORIGIN, FIRST), clock=lambda: next(times))
-            with pytest.raises(ReaderTooSlow):
+            with pytest.raises(ReaderTooSlow, match=advice):
                 list(page.blocks)
 
 
