@@ -30,6 +30,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 from __future__ import annotations
 
 import errno
+import re
 import sqlite3
 from typing import ClassVar, Final
 
@@ -206,6 +207,9 @@ _BY_SQLSTATE_CLASS: dict[str, type[TargetError]] = {
     "23": TargetRowConflict,
     "28": TargetAuthFailed,
 }
+# NOT NULL, CHECK and partitions, WITH CHECK OPTION.
+_ROW_QUOTED = frozenset({"23502", "23514", "44000"})
+_COPIED = re.compile(r"COPY [^\n]*?, \S+ \d+")
 _BY_SQLITE_CODE: dict[int, type[TargetError]] = {
     sqlite3.SQLITE_BUSY: TargetLockTimeout,
     sqlite3.SQLITE_LOCKED: TargetLockTimeout,
@@ -296,7 +300,7 @@ def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None 
     """
     if isinstance(exc, TargetError):
         return exc
-    detail = " ".join(str(exc).split()) or type(exc).__name__
+    detail = " ".join(_text_of(exc).split()) or type(exc).__name__
     if secret:
         detail = detail.replace(secret, "***")
     if isinstance(exc, sqlite3.Error):
@@ -310,6 +314,19 @@ def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None 
     if cancelled and found in (TargetStatementTimeout, TargetLockTimeout):
         found = TargetCancelled
     return found(detail, sqlstate=getattr(exc, "sqlstate", None))
+
+
+def _text_of(exc: BaseException) -> str:
+    """What a driver says, without the row that PostgreSQL quotes whole: others read our errors."""
+    text = str(exc)
+    if not (is_loaded(psycopg) and isinstance(exc, psycopg.Error)):
+        return text
+    told, place = exc.diag.message_detail, exc.diag.context
+    if told and exc.sqlstate in _ROW_QUOTED:
+        text = text.replace(told, "its row is not shown")
+    if place and (copied := _COPIED.match(place)):
+        text = text.replace(place, copied.group())
+    return text
 
 
 def _mysql_error(exc: pymysql.Error, *, cancelled: bool, secret: str | None) -> TargetError:

@@ -261,6 +261,41 @@ def test_changed_live_table_refuses_with_the_reason(conn: Connection, tmp_path: 
     assert report.rows == 9
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "add column extra int not null",
+        "add constraint strict check (row_data <> 'c, 14: my secret')",
+        "alter column row_data type int using null",
+        "alter column row_data type varchar(3) using null",
+    ],
+)
+def test_refusal_of_postgresql_does_not_quote_the_row(
+    postgresql: Target, opened: Connect, tmp_path: Path, change: str
+) -> None:
+    """Whoever reads jobs, or gets webhooks, read whole rows in the errors of a restore."""
+    conn = opened(postgresql)
+    conn.execute("create table sym_data (data_id bigint primary key, row_data text)")
+    conn.execute("insert into sym_data values (4711, 'c, 14: my secret')")
+    with conn.transaction():
+        entry = archive_delete(
+            conn,
+            "delete from sym_data",
+            {},
+            table="sym_data",
+            directory=tmp_path,
+            job_id=JOB,
+            unit_id="u",
+            token=1,
+        )
+    assert entry is not None
+    conn.execute(f"alter table sym_data {change}")
+    [unit] = restore_live(conn, [entry]).units
+    assert unit.state == "CONFLICT"
+    assert "4711" not in unit.detail
+    assert ("my secret" in unit.detail) is change.endswith("int using null"), "its message names a value"
+
+
 def test_new_column_of_the_live_table_stays_empty(conn: Connection, tmp_path: Path) -> None:
     entries = purge(conn, tmp_path / "a")
     conn.execute("alter table sym_data add column extra text")
