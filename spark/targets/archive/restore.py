@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from spark.targets.archive.archive import read_shape
+from spark.targets.archive.changed import changed_by
 from spark.targets.archive.columns import TableShape, describe_table
 from spark.targets.archive.insert import (
     Inserted,
@@ -164,6 +165,8 @@ def restore_into_schema(
         with conn.transaction():
             if fence is not None:
                 check_fence(conn, fence[0], token=fence[1])
+            with suppress(TargetTablesMissing):  # then the table is like the archived one
+                _same_values(shape, describe_table(conn, shape.table))
             if conn.dialect.name != "mysql":
                 create_like(conn, schema, shape)
             done = insert_missing(conn, schema, shape, unit.rows(shape))
@@ -202,10 +205,11 @@ def restore_live(
         with conn.transaction():
             if fence is not None:
                 check_fence(conn, fence[0], token=fence[1])
+            live = describe_table(conn, shape.table)
+            _same_values(shape, live)
             if ledger and find_unit(conn, unit.first.job_id, _ledger_id(unit)) is not None:
                 # Restored once, but a later purge may have taken the rows again.
                 return restored(unit, insert_again(conn, shape, unit.rows(shape)))
-            live = describe_table(conn, shape.table)
             if not live.primary_key:
                 raise RestoreConflict(f"{shape.table} has no primary key: a conflict would not be seen")
             done = insert_live(conn, live, shape, unit.rows(shape))
@@ -324,6 +328,19 @@ def _match_encoding(conn: Connection, entries: Sequence[ManifestEntry]) -> None:
 def _same_dialect(conn: Connection, shape: TableShape) -> None:
     if shape.dialect != conn.dialect.name:
         raise TargetSchemaUnsupported(f"the archive is of {shape.dialect}, the target of {conn.dialect.name}")
+
+
+def _same_values(shape: TableShape, live: TableShape) -> None:
+    """Refuse rows that would come back as others.
+
+    Raises: RestoreConflict.
+    """
+    changed = None if shape.dialect == "sqlite" else changed_by(shape, live)
+    if changed is not None:
+        raise RestoreConflict(
+            f"{shape.table}: {changed}, so values could come back as others: restore into a file, and copy"
+            " them from there"
+        )
 
 
 def _ledger_id(unit: ArchivedUnit) -> str:

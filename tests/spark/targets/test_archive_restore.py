@@ -266,7 +266,6 @@ def test_changed_live_table_refuses_with_the_reason(conn: Connection, tmp_path: 
     [
         "add column extra int not null",
         "add constraint strict check (row_data <> 'c, 14: my secret')",
-        "alter column row_data type int using null",
         "alter column row_data type varchar(3) using null",
     ],
 )
@@ -293,7 +292,7 @@ def test_refusal_of_postgresql_does_not_quote_the_row(
     [unit] = restore_live(conn, [entry]).units
     assert unit.state == "CONFLICT"
     assert "4711" not in unit.detail
-    assert ("my secret" in unit.detail) is change.endswith("int using null"), "its message names a value"
+    assert "my secret" not in unit.detail
 
 
 def test_new_column_of_the_live_table_stays_empty(conn: Connection, tmp_path: Path) -> None:
