@@ -153,7 +153,7 @@ def insert_live(
     if conn.dialect.name == "postgresql":
         return Inserted(_copy(conn, name, shape, names, rows))
     if conn.dialect.name == "mysql":
-        return Inserted(archive_mysql.insert_rows(conn, name, names, rows))
+        return Inserted(archive_mysql.insert_rows(conn, name, shape, rows))
     came, written = insert_rows(conn, name, names, rows)
     assert came == written, "a plain INSERT writes or fails"
     return Inserted(written)

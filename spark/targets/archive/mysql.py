@@ -82,21 +82,53 @@ def values_of(shape: TableShape, batch: Any) -> list[list[object]]:
     return found
 
 
-def insert_rows(conn: Connection, table: str, names: list[str], rows: Iterable[tuple[object, ...]]) -> int:
+def insert_rows(conn: Connection, table: str, shape: TableShape, rows: Iterable[tuple[object, ...]]) -> int:
     """Insert rows of an archive into a quoted table; how many were written.
 
-    Raises: TargetRowConflict: a key is taken.
+    Raises: TargetRowConflict: a key is taken. RestoreConflict: a row would come back as another.
     """
+    names = [column.name for column in shape.columns]
     columns = ", ".join(map(conn.dialect.quote, names))
     marks = ", ".join(f":p{index}" for index in range(len(names)))
     sql = f"insert into {table} ({columns}) values ({marks})"
+    labels = [place for place, column in enumerate(shape.columns) if _lacks_empty(column)]
     written = 0
     source = iter(rows)
     while block := list(islice(source, INSERT_ROWS)):
-        written += conn.execute_many(
-            sql, [{f"p{index}": value for index, value in enumerate(row)} for row in block]
-        )
+        plain = [row for row in block if all(row[place] != "" for place in labels)]
+        if plain:
+            written += conn.execute_many(sql, [_named(row) for row in plain])
+        if odd := [row for row in block if any(row[place] == "" for place in labels)]:
+            written += _insert_odd(conn, table, sql, shape, odd)
     return written
+
+
+def _lacks_empty(column: Column) -> bool:
+    """Whether '' is no label of an ENUM: there it stands for a value that was none when it came."""
+    return mysql_word(column) == "enum" and not re.search(r"[(,]''[,)]", column.source_type)
+
+
+def _insert_odd(
+    conn: Connection, table: str, sql: str, shape: TableShape, rows: list[tuple[object, ...]]
+) -> int:
+    """A server that is strict takes no such value; what one that is not makes of the others is looked at."""
+    [(mode,)] = conn.execute("select @@session.sql_mode")
+    conn.execute("set session sql_mode = :mode", {"mode": str(mode).replace("STRICT_TRANS_TABLES", "")})
+    try:
+        written = conn.execute_many(sql, [_named(row) for row in rows])
+    finally:
+        conn.execute("set session sql_mode = :mode", {"mode": mode})
+    names = [column.name for column in shape.columns]
+    key = [names.index(name) for name in shape.primary_key]
+    there = _standing(conn, table, shape, rows, key) if key else {}
+    others = sum(there.get(tuple(row[index] for index in key)) != row for row in rows)
+    if others:
+        raise RestoreConflict(f"{others} rows of {table} would come back as others: restore into a file")
+    return written
+
+
+def _named(row: tuple[object, ...]) -> dict[str, object]:
+    return {f"p{index}": value for index, value in enumerate(row)}
 
 
 def insert_missing(
@@ -115,7 +147,7 @@ def insert_missing(
     while block := list(islice(source, INSERT_ROWS)):
         known = _standing(conn, table, shape, block, key)
         free = [row for row in block if tuple(row[index] for index in key) not in known]
-        written += insert_rows(conn, table, names, free)
+        written += insert_rows(conn, table, shape, free)
         taken = [row for row in block if tuple(row[index] for index in key) in known]
         there += len(taken)
         others += sum(known[tuple(row[index] for index in key)] != row for row in taken)

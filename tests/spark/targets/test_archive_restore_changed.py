@@ -82,3 +82,29 @@ def _check(
         [unit] = restore_into_schema(conn, "back", entries).units
         assert unit.state == ("RESTORED" if comes else "CONFLICT"), unit
     assert restore_into_file(entries, root / "out.db", attempt=ATTEMPT).rows == len(before) == 1
+
+
+def test_value_that_is_no_label_comes_back(mysql: Target, opened: Connect, tmp_path: Path) -> None:
+    """A server that was not strict keeps '' for it; a strict one took none of the unit's rows."""
+    conn = opened(mysql)
+    ensure_ledger(conn)
+    conn.execute("create table t (id int primary key, e enum('a', 'it''s'), s set('x'), v varchar(3))")
+    [(mode,)] = conn.execute("select @@session.sql_mode")
+    conn.execute("set session sql_mode = ''")
+    conn.execute("insert into t values (1, 'a', '', 'abc'), (2, 'other', 'x', 'abd'), (3, '', null, null)")
+    conn.execute("set session sql_mode = :mode", {"mode": mode})
+    asked = "select id, e + 0, e, s + 0, v from t order by id"
+    before = conn.execute(asked)
+    assert [row[1] for row in before] == [1, 0, 0]
+    take(conn, tmp_path, "t", 1, 3)
+    take(conn, tmp_path, "t", 2)
+    for state in ("RESTORED", "ALREADY"):
+        units = restore_live(conn, archive_manifest(conn, JOB)).units
+        assert [unit.state for unit in units] == [state] * 2, units
+        assert conn.execute(asked) == before
+        assert conn.execute("select @@session.sql_mode") == [(mode,)]
+    conn.execute("delete from t")
+    conn.execute("alter table t modify v varchar(2)")
+    units = restore_live(conn, archive_manifest(conn, JOB)).units
+    assert [unit.state for unit in units] == ["CONFLICT"] * 2
+    assert conn.execute("select count(*), @@session.sql_mode from t") == [(0, mode)]
