@@ -1,6 +1,7 @@
 """Generated ids: a prefix and a ULID in lower case, sortable by time."""
 
 import os
+import re
 import threading
 import time
 
@@ -24,3 +25,8 @@ def new_id(prefix: str) -> str:
     value = _next_value()
     digits = [_ALPHABET[value >> 5 * place & 31] for place in reversed(range(_ID_LENGTH))]
     return f"{prefix}_{''.join(digits)}"
+
+
+def is_id(prefix: str, text: str) -> bool:
+    """Whether a text that somebody else wrote could have been made here."""
+    return re.fullmatch(rf"{prefix}_[0-9a-z]{{{_ID_LENGTH}}}", text) is not None

@@ -15,6 +15,7 @@ from app.handlers import STORE_HOOKS
 from app.jobs.errors import EpochAhead
 from app.jobs.running.claims import current_epoch, next_token
 from app.jobs.running.recovery import refuse_ahead
+from app.kit.ids import new_id
 from app.outbox.facts import Fact
 from app.outbox.rows import WebhookEvent
 from app.purge.kinds.table import KINDS
@@ -204,3 +205,16 @@ def test_fence_that_no_lethe_has_raised_is_not_followed(purges: Purges, store: S
     with connect(place_of(store), application_name="test") as conn:
         conn.execute("update lethe_fence set token = 1000000")
     assert recover_store(bench.database, bench.settings, store, "ann").epoch_after == 1_000_000
+
+
+def test_ledger_makes_no_jobs_of_ids_that_no_lethe_gives(purges: Purges, store: Store) -> None:
+    """Any text became the id of a job: one that nobody could ask for, or too long for the metadata."""
+    bench, real = purges.bench, new_id("job")
+    with connect(place_of(store), application_name="test") as conn:
+        for job_id in (real, "", "../other", "x" * 10_000, f"{real}\n", real.upper()):
+            conn.execute(
+                "insert into lethe_unit_ledger (job_id, unit_id, step, attempt, token, rows_affected, detail)"
+                " values (:job, 'u', 'DATA', 1, 1, 1, '{}')",
+                {"job": job_id},
+            )
+    assert recover_store(bench.database, bench.settings, store, "ann").foreign_jobs == [real]

@@ -20,6 +20,7 @@ from app.jobs.running.abandonment import shut_out_abandoned
 from app.jobs.running.claims import current_epoch, next_token, raise_epoch
 from app.jobs.states import JobState
 from app.jobs.writing import add_job, state_event
+from app.kit.ids import is_id
 from app.outbox.facts import Fact
 from app.outbox.writing import forget_name, is_to_be_told, tell
 from app.settings import Settings
@@ -77,7 +78,7 @@ def recover_target(
         )
         ledger = shows_ledger(conn)
         fence = _greatest_fence(conn, resources) if ledger else None
-        known = list_jobs(conn) if ledger else []
+        known = [each for each in list_jobs(conn) if is_id("job", each.job_id)] if ledger else []
     with database.transaction() as db:
         before = current_epoch(db)
         after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
