@@ -68,7 +68,7 @@ def get_archives(
     response_model=ArchiveDetail,
     summary="Get an archive with its files",
     operation_id="get_archive",
-    responses=problems(404),
+    responses=problems(404, 409),
 )
 def get_one_archive(job_id: ArchiveId, caller: Reader, database: DatabaseDep) -> ArchiveDetail:
     """The files as this machine's disk shows them; ABANDONED ones belong to no committed transaction.

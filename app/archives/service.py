@@ -9,7 +9,9 @@ from app.archives.models import ArchiveDetail, ArchiveFileRead, ArchiveRead
 from app.archives.rows import Archive
 from app.errors import NotFound
 from app.kit.pagination import Page, read_page
+from app.stores.errors import service_error
 from spark.targets.archive.archive import list_attempts, scan_directory
+from spark.targets.errors import ArchiveCorrupt
 from spark.targets.manifest import (
     ManifestEntry,
     read_manifest_json,
@@ -56,7 +58,10 @@ def list_archives(
 
 
 def entries_on_disk(directory: Path) -> tuple[list[ManifestEntry], bool]:
-    """The valid files of an archive as its own folder tells, and whether a manifest says so."""
+    """The valid files of an archive as its own folder tells, and whether a manifest says so.
+
+    Raises: ArchiveCorrupt: there is a manifest that cannot be read.
+    """
     known = read_manifest_json(directory)
     if known is not None:
         return known, True
@@ -68,9 +73,13 @@ def describe_archive(row: Archive, *, is_decided: bool) -> ArchiveDetail:
 
     Args:
         is_decided: the job has ended. Until then only the target's ledger knows which files are valid.
+    Raises: Conflict: ARCHIVE_CORRUPT: the manifest beside the files cannot be read.
     """
     directory = Path(row.directory)
-    entries, _ = entries_on_disk(directory)
+    try:
+        entries, _ = entries_on_disk(directory)
+    except ArchiveCorrupt as error:
+        raise service_error(error) from error
     by_path = {entry.path: entry for entry in entries}
     files = []
     for attempt in list_attempts(directory, entries):

@@ -31,7 +31,7 @@ from spark.targets.archive.restored_file import Attempt, FileMark
 from spark.targets.archive.schemas import identity_beside
 from spark.targets.archive.units import RestoreReport
 from spark.targets.connection import Connection, connect
-from spark.targets.errors import RestoreConflict, TargetError
+from spark.targets.errors import ArchiveCorrupt, RestoreConflict, TargetError
 from spark.targets.ledger import archive_manifest, has_ledger
 from spark.targets.manifest import ManifestEntry, lying_in
 
@@ -81,7 +81,7 @@ def _entries(context: JobContext, row: Archive) -> tuple[list[ManifestEntry], st
 
     None only where the ledger knows of none and none was ever counted: a purge that removed nothing.
 
-    Raises: JobFailed: ARCHIVE_EMPTY.
+    Raises: JobFailed: ARCHIVE_EMPTY, ARCHIVE_CORRUPT.
     """
     is_empty = False
     with suppress(TargetError, ServiceError):
@@ -96,7 +96,10 @@ def _entries(context: JobContext, row: Archive) -> tuple[list[ManifestEntry], st
             if entries:
                 return lying_in(Path(row.directory), entries), "LEDGER"
             is_empty = kept_here and row.files == 0
-    found, from_manifest = entries_on_disk(Path(row.directory))
+    try:
+        found, from_manifest = entries_on_disk(Path(row.directory))
+    except ArchiveCorrupt as error:
+        raise JobFailed("ARCHIVE_CORRUPT", error.detail) from error
     if not found and is_empty:
         return [], "LEDGER"
     if not found:

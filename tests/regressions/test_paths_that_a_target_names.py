@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from app.archives.housekeeping import trim_old_ledgers
+from app.archives.service import describe_archive
+from app.errors import Conflict
 from spark.targets.archive.archive import verify
 from spark.targets.connection import Target, connect
 from spark.targets.ledger import archive_manifest, list_jobs
@@ -131,3 +133,21 @@ def test_archive_that_was_moved_with_its_root_is_whole(tenants: Tenants, tmp_pat
     entries = read_manifest_json(moved)
     assert entries
     assert {check.state for check in verify(entries)} == {"OK"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1, "entries": [{"rows": 1}]}', '{"format": 1e400}'])
+def test_manifest_that_cannot_be_read_is_named(tenants: Tenants, text: str) -> None:
+    """The archive was answered by 500, and its verification ended INTERNAL."""
+    folder = tenants.folder("theirs")
+    (folder / MANIFEST_NAME).write_text(text)
+    tenants.lie("delete from lethe_archive_manifest")
+    row = tenants.purges.archive(tenants.jobs["theirs"])
+    assert row is not None
+    with pytest.raises(Conflict) as refused:
+        describe_archive(row, is_decided=True)
+    assert refused.value.code == "ARCHIVE_CORRUPT"
+    for kind, params in (("ARCHIVE_VERIFY", {}), ("ARCHIVE_RESTORE", {"into": {"live": True}})):
+        told = tenants.ask(kind, **params)
+        assert told["state"] == "FAILED"
+        assert told["error"]["code"] == "ARCHIVE_CORRUPT"
+        assert MANIFEST_NAME in told["error"]["detail"]

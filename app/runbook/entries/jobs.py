@@ -295,10 +295,14 @@ ENTRIES: Final = (
     Entry(
         "ARCHIVE_CORRUPT",
         (
+            Seen.HTTP,
             Seen.JOB,
             Seen.TARGET,
         ),
-        "An archive file is missing, cut off, or has other bytes than its manifest says.",
+        (
+            "An archive file is missing, cut off, or has other bytes than its manifest says; or the manifest "
+            "cannot be read."
+        ),
         (
             "Bring the named files back from a backup of LETHE_ARCHIVE_ROOT, and verify again; look at the "
             "disk."
