@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from lethe_client import Lethe
 
 START_MAX_S: Final = 40.0
 STOP_MAX_S: Final = 20.0
 LOG_TAIL_CHARS: Final = 2_000
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end the demo as Ctrl-C does: the service is in a session of its own, and would stay."""
 EARLY_SPARK: Final[Mapping[str, str]] = MappingProxyType({"LETHE_SPARK__START": "EAGER"})
 """Spark comes up while the database is planned."""
 
@@ -54,6 +56,7 @@ class DemoService:
         self.log = data_dir.parent / "serve.log"
         self.secrets = data_dir.parent / "secrets"
         self._process: subprocess.Popen[bytes] | None = None
+        self._former: dict[signal.Signals, Any] = {}
 
     @property
     def command(self) -> str:
@@ -73,6 +76,7 @@ class DemoService:
         environment["LETHE_SECRETS_DIR"] = str(self.secrets)
         arguments = [sys.executable, "-m", "app.cli.main", "serve"]
         arguments += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
+        self._former = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter, our own arguments
                 arguments,
@@ -114,6 +118,8 @@ class DemoService:
         raise ServiceDidNotStart(f"the service is not ready after {START_MAX_S:g} s:\n{self._tail()}")
 
     def _stop(self) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)

@@ -66,3 +66,27 @@ def test_ctrl_c_while_the_resumed_purge_is_watched_ends_the_demo_in_order(tmp_pa
                 demo.send_signal(signal.SIGINT)
     assert demo.returncode == 130, "".join(said)
     assert said[-1].startswith("Stopped. The folder ")
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_demo_that_is_ended_leaves_no_service_behind(tmp_path, number) -> None:
+    """Its service is in a session of its own: it went on when the terminal was closed, and its JVM."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.cli.main", "demo", "--rows", "2000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as demo:
+        assert demo.stdout is not None
+        demo.stdout.readline()  # the service is there
+        demo.send_signal(number)
+    assert demo.returncode == 130
+    assert not [each for each in Path("/proc").iterdir() if str(tmp_path).encode() in _words_of(each)]
+
+
+def _words_of(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:  # no process, or one that has just ended
+        return b""
