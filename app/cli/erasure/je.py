@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.shell.exits import Complaint, ExitCode
-from app.cli.shell.output import Output
+from app.cli.shell.output import SHOWN, Output
 from app.cli.shell.streams import Words
 from spark.erase.errors import (
     EnvironmentUnreadable,
@@ -218,7 +218,7 @@ def _write_text(entry: dict[str, Any]) -> None:
         rest["key"] = _readable(rest["key"])
     words = [f"{name}={value}" for name, value in rest.items()] + flags
     line = f"{place} {kind:<16} {size:>9} {' '.join(words)}".rstrip()
-    Words(sys.stdout, endless=True).write(line + "\n")
+    Words(sys.stdout, endless=True).write(line.translate(SHOWN) + "\n")
 
 
 def _readable(key: str) -> str:

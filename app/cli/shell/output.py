@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -48,6 +49,22 @@ ID_WORDS: Final = frozenset(
 )
 
 
+SHOWN: Final = (
+    {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+    | {0x7F: 0x2421}
+    | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+)
+"""Signs for characters that steer a terminal: ESC is ␛."""
+
+
+class Screen(Console):
+    """A console on which texts of others steer nothing: reasons of jobs, names in databases, peers."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=segment.text.translate(SHOWN))
+
+
 def on_stdout(*, endless: bool = False) -> Console:
     """The console for results; made anew each time, since tests and pipes exchange the stream."""
     return _console(Words(sys.stdout, endless=endless))
@@ -60,7 +77,7 @@ def on_stderr() -> Console:
 
 def _console(stream: Any) -> Console:
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not width)
+    return Screen(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not width)
 
 
 def cell(value: Any) -> str:

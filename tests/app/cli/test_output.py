@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.cli.main import main
 from app.cli.shell.output import cell, named_cell
 
 
@@ -30,3 +31,16 @@ def test_ids_have_no_groups_of_digits_and_amounts_have() -> None:
     assert named_cell("batches", 1003) == "1,003"
     assert named_cell("vlsn", {"first": 1003, "last": None}) == "first=1003"
     assert cell([True, None, 2.5, 1003]) == "yes, -, 2.50, 1003"
+
+
+@pytest.mark.parametrize("words", [["job", "list"], ["job", "show", "job_1"]])
+def test_text_of_others_steers_no_terminal(service, capsys, words) -> None:
+    """A tenant's reason cleared the screen of whoever listed the jobs."""
+    reason = "a\x1b[2J\x1b]0;b\x07\x9b31m\x7f\r"
+    job = {"id": "job_1", "kind": "PURGE", "store": "shop", "state": "SUCCEEDED", "reason": reason}
+    service.on("GET /v1/jobs", (200, {"items": [job], "next_page_token": None}))
+    service.on("GET /v1/jobs/job_1", (200, job))
+    assert main([*words, "--url", service.url]) == 0
+    shown = capsys.readouterr().out
+    assert "a\u241b[2J\u241b]0;b" in shown
+    assert all(each.isprintable() or each == "\n" for each in shown)
