@@ -294,11 +294,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "ARCHIVE_CORRUPT",
-        (
-            Seen.HTTP,
-            Seen.JOB,
-            Seen.TARGET,
-        ),
+        (Seen.JOB, Seen.TARGET),
         (
             "An archive file is missing, cut off, or has other bytes than its manifest says; or the manifest "
             "cannot be read."
