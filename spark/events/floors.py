@@ -1,6 +1,8 @@
 """How far an origin's events are confirmed, read at this moment; the same for a plan, a unit and a switch.
 
 Receivers are rows of sl_node as it is now: a node may have been stored since the catalog was read.
+A confirmation of an event that this node itself has not made yet is of another life: of this node, which was
+restored from a backup, or of that one. It says nothing of the events that are here.
 """
 
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ class Receiver:
     """A node other than the origin.
 
     Args:
-        newest: the greatest confirmed seqno: everything up to it is confirmed. None: there is no row.
+        newest: the greatest confirmed seqno: everything up to it is confirmed. None: there is no row, or it
+            is of an event that was never made.
     """
 
     node: int
@@ -33,9 +36,12 @@ class OldestSync:
 def read_receivers(conn: Connection, schema: str, origin: int) -> list[Receiver]:
     """Every node with its confirmations of an origin, in order; the origin only if it has some of itself."""
     node, confirm = conn.dialect.qualify(schema, "sl_node"), conn.dialect.qualify(schema, "sl_confirm")
+    event, local = conn.dialect.qualify(schema, "sl_event"), conn.dialect.qualify(schema, "sl_local_node_id")
     # From the upper end: below the lower one lie the dead rows of what was removed just now.
     rows = conn.execute(
-        "select n.no_id, coalesce(n.no_active, false) and not coalesce(n.no_failed, false), newest.con_seqno"
+        "select n.no_id, coalesce(n.no_active, false) and not coalesce(n.no_failed, false),"
+        f" case when :origin <> (select last_value from {local}) or newest.con_seqno <= (select"
+        f" coalesce(max(ev_seqno), 0) from {event} where ev_origin = :origin) then newest.con_seqno end"
         f" from {node} n left join lateral (select con_seqno from {confirm} where con_origin = :origin"
         " and con_received = n.no_id order by con_seqno desc limit 1) as newest on true"
         " where n.no_id <> :origin or newest.con_seqno is not null order by n.no_id",

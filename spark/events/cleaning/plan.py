@@ -67,11 +67,13 @@ def plan_inside(
     assert is_counted or rule == "PROGRAM", "what a MANUAL cleanup leaves has to be counted"
     reading = _Reading.of(conn, catalog, is_counted=is_counted)
     pairs = reading.pairs(confirmed_before)
+    # Behind the confirmations: an event is there before anybody confirms it.
+    reading = replace(reading, newest=newest_event(conn, catalog.schema, catalog.local_node) or 0)
     bounds = reading.bounds(pairs)
     origins = reading.origins(pairs, bounds, rule)
     forecast, writers = _forecast(conn, catalog.schema, origins)
     hazards = (
-        *_event_hazards(reading, bounds, origins),
+        *_event_hazards(reading, bounds, origins, pairs),
         *_following_hazards(reading, origins, pairs),
         *_log_hazards(forecast, writers),
     )
@@ -105,6 +107,8 @@ class _Reading:
     nodes: Mapping[int, bool]
     is_single: bool
     is_counted: bool
+    newest: int = 0
+    """Event that this node has made."""
 
     @classmethod
     def of(cls, conn: Connection, catalog: Catalog, *, is_counted: bool) -> "_Reading":
@@ -159,12 +163,20 @@ class _Reading:
         for pair in pairs:
             if pair.keep is not None:
                 floors[pair.origin] = min(pair.keep, floors.get(pair.origin, SEQNO_MAX))
-                heard.setdefault(pair.origin, set()).add(pair.receiver)
+                heard.setdefault(pair.origin, set()).update(() if self.is_ahead(pair) else (pair.receiver,))
         found = {origin: self._bound(origin, floor, heard[origin]) for origin, floor in floors.items()}
         if self.is_single:
             known = found.get(self.local_node, _Bound(None, None, None, ()))
             found[self.local_node] = self._single_bound(known)
         return found
+
+    def is_ahead(self, pair: PairPlan) -> bool:
+        """Whether a confirmation is of an event that this node has not made: see `floors`."""
+        return pair.origin == self.local_node and pair.newest > self.newest
+
+    def ahead(self, pairs: Sequence[PairPlan], origin: int) -> set[int]:
+        """The receivers whose confirmations of an origin are so."""
+        return {pair.receiver for pair in pairs if pair.origin == origin and self.is_ahead(pair)}
 
     def _bound(self, origin: int, floor: int, heard: set[int]) -> _Bound:
         silent = sorted(
@@ -221,7 +233,11 @@ class _Reading:
         """The first active receiver that has not confirmed a SYNC: it may need what came before it."""
         if origin not in self.nodes:
             return None
-        done = {item.receiver for item in pairs if item.origin == origin and item.newest >= seqno}
+        done = {
+            item.receiver
+            for item in pairs
+            if item.origin == origin and item.newest >= seqno and not self.is_ahead(item)
+        }
         awaited = {node for node, active in self.nodes.items() if active} - {origin} - done
         return min(awaited, default=None)
 
@@ -278,7 +294,10 @@ def _forecast(
 
 
 def _event_hazards(
-    reading: _Reading, bounds: Mapping[int, _Bound], origins: Sequence[OriginPlan]
+    reading: _Reading,
+    bounds: Mapping[int, _Bound],
+    origins: Sequence[OriginPlan],
+    pairs: Sequence[PairPlan],
 ) -> list[Hazard]:
     found = []
     for item in origins:
@@ -290,6 +309,11 @@ def _event_hazards(
             continue
         if cut.silent:
             detail = f"node {cut.silent[0]} never confirmed anything of origin {item.origin}"
+            if cut.silent[0] in reading.ahead(pairs, item.origin):
+                detail = (
+                    f"node {cut.silent[0]} has confirmed what origin {item.origin} has not made: one of them"
+                    " was restored from a backup; build the node anew, or it misses events"
+                )
             found.append(Hazard("NEVER_CONFIRMED", item.origin, cut.silent[0], rows, detail))
         else:
             detail = f"the last SYNC of origin {item.origin} would go"

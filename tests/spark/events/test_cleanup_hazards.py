@@ -12,8 +12,9 @@ import pytest
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.cluster_lock import locked
 from spark.events.cleaning.errors import ClusterLocked
+from spark.events.cleaning.log_switch import try_finish
 from spark.events.cleaning.plan import plan_cleanup
-from spark.events.cleaning.records import CleanupPlan, Hazard, Hold
+from spark.events.cleaning.records import Blocked, CleanupPlan, Hazard, Hold
 from spark.events.cleanup import CleanupWalk
 from spark.events.run import cleanup_work
 from spark.events.unit import CleanupUnit, UnitJob, UnitResult, run_unit
@@ -140,8 +141,8 @@ def test_unit_whose_ground_has_gone_since_the_plan_removes_nothing(node: LoadedC
 def test_confirmations_that_arrive_while_units_run_change_no_bound(node: LoadedCatalog) -> None:
     def beside(conn: Connection, unit: CleanupUnit) -> UnitResult:
         node.execute(
-            "insert into sl_confirm select con_origin, con_received, max(con_seqno) + 1, min(con_timestamp)"
-            " from sl_confirm group by 1, 2"
+            "insert into sl_confirm select con_origin, con_received,"
+            f" least(max(con_seqno) + 1, {FIRST_SEQNO + 9}), min(con_timestamp) from sl_confirm group by 1, 2"
         )
         return run_unit(conn, unit)
 
@@ -269,3 +270,26 @@ def test_single_node_never_loses_its_last_sync(node: LoadedCatalog) -> None:
     assert [item.kind for item in plan.hazards] == ["LAST_SYNC"]
     assert _events(node, 1) == [(FIRST_SEQNO + 7, "SYNC"), (FIRST_SEQNO + 8, "STORE_PATH")]
     assert contents(node)["sl_log_1"] != []
+
+
+def test_confirmations_of_events_that_were_never_made_count_for_nothing(node: LoadedCatalog) -> None:
+    """The story: the origin was restored from a backup, and its receivers had confirmed what it made after
+    that. Their confirmations came back by the listen paths: every new event counted as confirmed, and its log
+    rows were emptied before anybody had them."""
+    node.execute(
+        "insert into sl_confirm select 1, no_id, "
+        f"{FIRST_SEQNO} + 900, timestamptz '2000-01-01' from sl_node where no_id <> 1",
+        "update sl_confirm set con_timestamp = '2000-01-01' where con_origin = 1",
+    )
+    before = _events(node, 1)
+    with node.connect() as conn:
+        plan = _plan(conn, node)
+        [hazard] = [each for each in plan.hazards if each.kind == "NEVER_CONFIRMED"]
+        assert (hazard.origin, hazard.receiver) == (1, 2)
+        assert "restored from a backup" in hazard.detail
+        assert plan.origins[0].bound is None
+        clean_up(conn, plan, read_catalog(conn, node.cluster), JOB)
+        blocked = try_finish(conn, read_catalog(conn, node.cluster))
+    assert _events(node, 1) == before
+    assert isinstance(blocked, Blocked)
+    assert ("NOT_CONFIRMED", 2) in [(each.reason, each.receiver) for each in blocked.origins]

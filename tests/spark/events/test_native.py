@@ -25,6 +25,7 @@ from tests.spark.events.catalogs import Catalogs, LoadedCatalog
 from tests.spark.events.cleaning import clean_up
 from tests.spark.events.random_catalogs import (
     CUTOFF,
+    FIRST_SEQNO,
     RandomCatalog,
     contents,
     put,
@@ -210,9 +211,24 @@ def test_confirmation_arriving_before_the_call_counts_is_explained(node: LoadedC
             for pair in plan.pairs:
                 raw.execute(
                     "insert into sl_confirm values (%s, %s, %s, %s)",
-                    (pair.origin, pair.receiver, pair.newest + 1_000, late),
+                    (pair.origin, pair.receiver, FIRST_SEQNO + 9, late),
                 )
         _call_program(node)
         result = classify(conn, catalog, plan)
 
     assert result.classification == "MORE_BY_NEWER_CONFIRMATIONS"
+
+
+def test_confirmation_of_what_was_never_made_keeps_the_function_away(node: LoadedCatalog) -> None:
+    """The story: an origin that was restored from a backup took its receivers' word for what it lost."""
+    put(node, settled_catalog(2))
+    for receiver in (2, 3):
+        node.execute(
+            f"insert into sl_confirm values (1, {receiver}, {FIRST_SEQNO + 900}, timestamptz '2000-01-01')"
+        )
+    before = contents(node)
+    with node.connect() as conn:
+        catalog = read_catalog(conn, node.cluster)
+        with pytest.raises(UnconfirmedWouldGo, match="restored from a backup"):
+            run_native(conn, catalog, NATIVE)
+    assert contents(node) == before
