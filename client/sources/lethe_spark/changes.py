@@ -172,7 +172,7 @@ class ChangesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if now.get(rid, "") < csn:
                 raise ChangesMissing(
                     f"the replica {self._asked.store} is at {now.get(rid)} of replica {rid}, and {csn} was "
-                    "read: it was put back; start with a new checkpoint"
+                    "read: it was restored from a backup; start with a new checkpoint"
                 )
         return _offset(found, now)
 
@@ -199,7 +199,7 @@ def _require_same(store: str, start: Mapping[str, Any], found: ReplicaVectors) -
     before = (start["generation"], start["incarnation"])
     if start["ruv"] and before != (found.generation, found.incarnation):
         raise ChangesMissing(
-            f"the replica {store} was made anew or put back since (generation {found.generation}, "
+            f"the replica {store} was made anew or restored since (generation {found.generation}, "
             f"incarnation {found.incarnation}); start with a new checkpoint"
         )
 

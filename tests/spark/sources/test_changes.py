@@ -230,10 +230,10 @@ def _standing(**fields: Any) -> Standing:
 def test_a_replica_that_went_back_or_was_made_anew_ends_the_stream() -> None:
     start = ChangesStream(_standing()).latestOffset({"generation": "g", "incarnation": "i", "ruv": {}}, None)
     assert start == {"generation": "g", "incarnation": "i", "ruv": {"1": "05"}}
-    with pytest.raises(ChangesMissing, match="it was put back; start with a new checkpoint"):
+    with pytest.raises(ChangesMissing, match="it was restored from a backup; start with a new checkpoint"):
         ChangesStream(_standing(ruv={"1": "04"})).latestOffset(start, None)
     for other in ({"incarnation": "j"}, {"generation": "h"}):
-        with pytest.raises(ChangesMissing, match="was made anew or put back since"):
+        with pytest.raises(ChangesMissing, match="was made anew or restored since"):
             ChangesStream(_standing(**other)).latestOffset(start, None)
     assert ChangesStream(_standing(ruv=None, status="INITIALIZING")).latestOffset(start, None) == start
     with pytest.raises(ChangesMissing, match="is INITIALIZING; start the stream when it is ONLINE"):
