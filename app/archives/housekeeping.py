@@ -42,13 +42,13 @@ def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
     def read(db: Session) -> timedelta:
         return as_timedelta(effective_by_name(db, PARAMETER, {}).value)
 
-    oldest = context.clock.now() - context.write(read)
+    oldest = context.clock.now() - context.read(read)
     known = list_jobs(conn)
     old = [job.job_id for job in known if job.last_committed_at < oldest]
     lately = {job.job_id for job in known} - {*old}
-    for job_id in context.write(partial(_lacking, store=_store_of(context), among=lately)):
+    for job_id in context.read(partial(_lacking, store=_store_of(context), among=lately)):
         _keep_manifest(context, conn, job_id)
-    ended = context.write(lambda db: [job_id for job_id in old if _is_ended(db, job_id)])
+    ended = context.read(lambda db: [job_id for job_id in old if _is_ended(db, job_id)])
     kept = (job_id for job_id in ended if _keep_manifest(context, conn, job_id))
     forgotten = list(islice(kept, TRIMMED_MAX))
     return trim_ledger(conn, forgotten) if forgotten else 0
@@ -84,7 +84,7 @@ def _keep_manifest(context: JobContext, conn: Connection, job_id: str) -> bool:
         return None if row is None else (row.store, row.directory)
 
     entries = archive_manifest(conn, job_id)
-    known = context.write(read)
+    known = context.read(read)
     if not entries:
         return True
     if known is None:

@@ -73,7 +73,7 @@ def run_verify(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
 def _archive(context: JobContext) -> Archive:
     """The archive that the job is asked for."""
     archived = str(context.job.params["archive"])
-    return context.write(lambda db: get_archive(db, archived))
+    return context.read(lambda db: get_archive(db, archived))
 
 
 def _entries(context: JobContext, row: Archive) -> tuple[list[ManifestEntry], str]:
@@ -149,7 +149,7 @@ def _summary(report: RestoreReport) -> dict[str, Any]:
 def _marks_left(context: JobContext) -> list[dict[str, Any]]:
     """What a restore does not undo: an archive has a marked batch as it was removed, after the mark."""
     archived = str(context.job.params["archive"])
-    purge = context.write(lambda db: db.get(Job, archived))
+    purge = context.read(lambda db: db.get(Job, archived))
     marked = ((purge.result if purge is not None else None) or {}).get("stranded", {}).get("marked") or 0
     if not marked:
         return []
@@ -186,7 +186,7 @@ def _require_free(context: JobContext, conn: Connection, store: Store, schema: s
     if conn.dialect.name == "sqlite":  # which has no schemas, and says so
         return
     proof = identity_beside(conn, schema)
-    if context.write(lambda db: is_of_a_store(db, store, schema, proof)):
+    if context.read(lambda db: is_of_a_store(db, store, schema, proof)):
         detail = f"{schema} holds the live tables of another store: restore into a schema of its own"
         raise JobFailed("RESTORE_CONFLICT", detail)
 

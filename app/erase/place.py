@@ -48,7 +48,7 @@ def store_of(context: JobContext) -> Store:
 
     name = context.job.store or ""
     try:
-        store = context.write(lambda db: get_store(db, name))
+        store = context.read(lambda db: get_store(db, name))
         if store.kind == StoreKind.JE:
             judge_environment(context.database, store)
     except ServiceError as error:

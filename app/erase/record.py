@@ -170,7 +170,7 @@ class Record:
 
     def read(self, ask: Callable[[Session], T]) -> T:
         """Ask the metadata."""
-        return self.context.write(ask)
+        return self.context.read(ask)
 
     def files(self, *states: FileState) -> list[ErasureFile]:
         """Files of the cycle in these states, ascending."""

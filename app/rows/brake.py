@@ -142,7 +142,7 @@ def _named(context: JobContext, name: str) -> NamedReplica:
 
 @contextmanager
 def _opened(context: JobContext, name: str) -> Iterator[Connection]:
-    store = context.write(lambda db: get_store(db, name))
+    store = context.read(lambda db: get_store(db, name))
     require_kind(store, StoreKind.SQL)
     with opened(store, context.settings, context.database, purpose="lag") as conn:
         yield conn

@@ -105,7 +105,7 @@ def archive_directory(context: JobContext) -> Path | None:
         row = db.get(Archive, context.job.id)
         return None if row is None else Path(row.directory)
 
-    return context.write(read)
+    return context.read(read)
 
 
 def _require_room(context: JobContext, directory: Path) -> None:

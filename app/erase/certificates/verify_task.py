@@ -58,7 +58,7 @@ def run_erasure_verify(context: JobContext, *, workshop: Workshop) -> Mapping[st
     require_awake(context, store)
     try:
         directory = environment_directory(store, context.settings)
-        claims = context.write(lambda db: claims_of(db, store.id, context.job.params["cycle"]))
+        claims = context.read(lambda db: claims_of(db, store.id, context.job.params["cycle"]))
     except StoreUrlRefused as error:
         raise JobFailed(error.code, error.detail) from error
     except ServiceError as error:
@@ -70,7 +70,7 @@ def run_erasure_verify(context: JobContext, *, workshop: Workshop) -> Mapping[st
         found = _refused(context, store, answer.refusal)
     else:
         numbers = differing(answer, claims)
-        later = context.write(lambda db: later_passes(db, store.id, claims.cycle_id, numbers))
+        later = context.read(lambda db: later_passes(db, store.id, claims.cycle_id, numbers))
         found = compare(answer, claims, later)
     return _result(answer, claims, found)
 
@@ -96,7 +96,7 @@ def _refused(context: JobContext, store: Store, refusal: Refusal) -> Findings:
     if refusal.code is RefusalCode.LOG_REFUSED and refusal.ref in NO_ENVIRONMENT:
         raise failure(refusal)
     moved = refusal.code is RefusalCode.LOG_MOVED or refusal.ref == LOG_FILE_CHANGED
-    if not moved and not context.write(lambda db: _is_written(db, store.id)):
+    if not moved and not context.read(lambda db: _is_written(db, store.id)):
         return refused(refusal)
     raise JobWaiting(
         [WaitingOn(kind="LOG_MOVED", ref=store.id)],

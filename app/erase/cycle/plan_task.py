@@ -61,7 +61,7 @@ def run_erasure_plan(context: JobContext, *, workshop: Workshop) -> Mapping[str,
         now=now,
         protected=_protected(context, store, directory, now=now),
         backups=backups_of(context, store),
-        extinctions=context.write(lambda db: extinctions_of(db, store)).terms,
+        extinctions=context.read(lambda db: extinctions_of(db, store)).terms,
     )
     answer = _ask(context, call, workshop=workshop, directory=directory)
     context.write(lambda db: note_log_extinctions(db, store.id, answer.log_extinctions, now=now))
@@ -85,7 +85,7 @@ def _protected(context: JobContext, store: Store, directory: Path, *, now: datet
         numbers = [file_number(name) for name in file_names(directory)]
     except LogRefused as error:
         raise JobFailed(error.code, str(error)) from error
-    held = context.write(lambda db: protected_files(db, store.id, numbers, now=now))
+    held = context.read(lambda db: protected_files(db, store.id, numbers, now=now))
     return {number: f"{row.kind} {row.name} ({row.id})" for number, row in held.items()}
 
 

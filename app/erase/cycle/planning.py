@@ -208,7 +208,7 @@ def backups_of(context: JobContext, store: Store) -> list[tuple[datetime, dateti
     if store.mode != StoreMode.LIVE:
         return []
     since = context.clock.now() - store.backup_grace
-    return context.write(lambda db: backup_spans(db, store.id, since=since))
+    return context.read(lambda db: backup_spans(db, store.id, since=since))
 
 
 def plan_facts(answer: PlanAnswer) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> 
 
 def _prepared(context: JobContext, conn: Connection, store: Store, engines: Engines) -> Scan:
     params = ScanParams.model_validate(context.job.params)
-    batch_rows, pause_s = context.write(lambda db: _parameters(db, store))
+    batch_rows, pause_s = context.read(lambda db: _parameters(db, store))
     known = find_extinction(conn, params.extinction_id)
     if known is None:
         raise _missing(context, params.extinction_id)

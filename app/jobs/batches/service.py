@@ -95,7 +95,7 @@ def run_batch(context: JobContext, *, submitters: Submitters) -> Mapping[str, An
     """
     while context.write(lambda db: _next_piece(db, context, submitters)):
         context.check()
-    counts = context.write(lambda db: count_children(db, context.job.id))
+    counts = context.read(lambda db: count_children(db, context.job.id))
     done = sum(count for state, count in counts.items() if state in TERMINAL)
     total = sum(counts.values())
     context.progress(unit="jobs", done=done, total=total, force=True)
@@ -107,7 +107,7 @@ def run_batch(context: JobContext, *, submitters: Submitters) -> Mapping[str, An
             wake_key=children_key(context.job.id),
             overtaken=lambda db: _is_overtaken(db, context, counts),
         )
-    result = context.write(lambda db: _results(db, context))
+    result = context.read(lambda db: _results(db, context))
     failed = [name for name, item in result["stores"].items() if item["state"] != JobState.SUCCEEDED]
     if failed:
         detail = f"{len(failed)} of {len(result['stores'])} stores: {', '.join(failed[:20])}"

@@ -126,7 +126,7 @@ class Engines:
 
     def choose(self, context: JobContext, work: Work) -> Engine:
         """The engine of this attempt; the job's row and an event tell which, and why."""
-        siblings = context.write(lambda db: count_siblings(db, context.job.id))
+        siblings = context.read(lambda db: count_siblings(db, context.job.id))
         threshold = self.thresholds()[work.kind]
         pool = self._pool()
         least = least_of(threshold, pool, siblings=siblings)

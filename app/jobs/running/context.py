@@ -159,11 +159,20 @@ class JobContext:
         Raises: LeaseLost.
         """
 
-        def read() -> datetime:
-            with self.database.reading() as db:
-                return self.database.now(db)
+        return self.read(self.database.now)
 
-        return self.patiently(read)
+    def read(self, ask: Callable[[Session], T]) -> T:
+        """Ask the metadata, waiting while it is away, as long as the lease is surely ours.
+
+        It waits for no writer, and is no news to anybody.
+        Raises: LeaseLost.
+        """
+
+        def act() -> T:
+            with self.database.reading() as db:
+                return ask(db)
+
+        return self.patiently(act)
 
     def write(self, effect: Callable[[Session], T]) -> T:
         """Run a transaction on the metadata, waiting while it is away, as long as the lease is surely ours.

@@ -56,7 +56,7 @@ def read_store_of(context: JobContext) -> Store:
     """The store of a job, now."""
     assert context.job.store is not None
     name = context.job.store
-    return context.write(lambda db: get_store(db, name))
+    return context.read(lambda db: get_store(db, name))
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def _fenced(context: JobContext, error: FenceRaised) -> Exception:
 
     Raises: LeaseLost: the job is not ours any more.
     """
-    epoch = context.write(current_epoch)
+    epoch = context.read(current_epoch)
     # Each of our tokens is given once: the same one of another owner comes from another metadata.
     foreign = error.fence_token == context.job.token
     if error.fence_token is not None and (foreign or error.fence_token > epoch):

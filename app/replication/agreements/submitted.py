@@ -25,7 +25,7 @@ def agreement_as_submitted(
     Raises: JobFailed: AGREEMENT_NOT_FOUND, AGREEMENT_CHANGED, STORE_CHANGED.
     """
     try:
-        agreement = context.write(lambda db: get_agreement(db, store.id, agreement_id))
+        agreement = context.read(lambda db: get_agreement(db, store.id, agreement_id))
     except ServiceError as error:
         raise JobFailed(error.code, error.detail) from error
     if consumer_of(agreement) != consumer:

@@ -158,7 +158,7 @@ def _place(context: JobContext, store: Store, conn: Connection, path: Path, mani
     claimed = claim(context, conn, resource=resource, queue=False)
     if not claimed.has_ledger:
         hold(conn, resource)
-    ahead_max_s = context.write(lambda db: ahead_max_s_of(db, store))
+    ahead_max_s = context.read(lambda db: ahead_max_s_of(db, store))
 
     def told(rows: int) -> None:
         context.check()

@@ -68,7 +68,7 @@ class Ground:
         self.client = client
         self.engines = engines
         self.part = part_of(agreement)
-        ahead_max_s = context.write(lambda db: ahead_max_s_of(db, store))
+        ahead_max_s = context.read(lambda db: ahead_max_s_of(db, store))
         self.bound = ClockBound(context.clock, ahead_max_s=ahead_max_s)
         self._noted_own_max: str | None = None
 

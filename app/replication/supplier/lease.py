@@ -163,7 +163,7 @@ def _give_back_for(ground: Ground, holder: object) -> bool:
     """Release what an ended session could not: its consumer was away at that moment. Whether it was one."""
     if not isinstance(holder, str):
         return False
-    row = ground.context.write(lambda db: db.get(ReplicationSession, holder))
+    row = ground.context.read(lambda db: db.get(ReplicationSession, holder))
     if row is None or (row.agreement_id, row.state) != (ground.agreement.id, SessionState.ENDED):
         return False
     ground.client.release(row.id, epoch=row.epoch)

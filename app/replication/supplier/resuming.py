@@ -217,7 +217,7 @@ def _earlier(ground: Ground) -> Total | None:
         )
         return list(db.exec(query).all())
 
-    for row in ground.context.write(find):
+    for row in ground.context.read(find):
         total = (row.cursor or {}).get("total")
         if total is None:
             continue

@@ -33,7 +33,7 @@ def prove_session_silent(context: JobContext) -> None:
 
     Raises: JobWaiting: it could not be proved now.
     """
-    row = context.write(lambda db: session_of_job(db, context.job.id))
+    row = context.read(lambda db: session_of_job(db, context.job.id))
     if row is None:
         return
     remove_spool(context)
@@ -49,7 +49,7 @@ def prove_session_silent(context: JobContext) -> None:
 def _prove(context: JobContext, row: ReplicationSession, *, until: datetime) -> None:
     """Release the lease; an answer that says it is over proves it too, and so does its time."""
     try:
-        agreement = context.write(lambda db: db.get(Agreement, row.agreement_id))
+        agreement = context.read(lambda db: db.get(Agreement, row.agreement_id))
         if agreement is not None:
             address = address_of(agreement, context.settings, context.database)
             with PeerClient(address, answer_timeout_s=ANSWER_TIMEOUT_S) as client:
