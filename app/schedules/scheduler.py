@@ -20,6 +20,7 @@ from app.clock import Clock
 from app.db import Database
 from app.jobs.running.runner import survive
 from app.jobs.service import wake
+from app.kit.rests import Rest
 from app.schedules.firing import Firing, fired_since
 from app.schedules.rows import Schedule
 from app.schedules.rules import MISSED_AFTER
@@ -32,6 +33,8 @@ DUE_MAX: Final = 200
 PIECE: Final = 100
 BACKLOG_PAUSE_S: Final = 0.05
 FAILED_PAUSE_S: Final = 1.0
+RECKONED_AGAIN_AFTER: Final = timedelta(seconds=1)
+RECKONED_AGAIN_MAX: Final = timedelta(hours=1)
 SLACK: Final = timedelta(seconds=1)
 """By which the metadata's clock and this machine's boot time may differ from look to look."""
 logger = structlog.get_logger("lethe.schedules")
@@ -70,6 +73,7 @@ class Scheduler:
     _there_since: datetime | None = field(default=None, init=False)
     _left: "_Moment | None" = field(default=None, init=False)
     _is_reckoned: bool = field(default=False, init=False)
+    _reckoning: Rest | None = field(default=None, init=False)
 
     def look(self) -> list[str]:
         """Fire what is due; returns the jobs. One that fails is made again soon."""
@@ -113,7 +117,7 @@ class Scheduler:
             with self.database.reading() as db:
                 found = _next(db, now)
         self._seen = now
-        self._is_reckoned = self._is_reckoned or self.put_back()
+        self._bring_in_line(now)
         due = [each.schedule_id for each in found if each.at <= now]
         firing = Firing(self.database, self.settings, self.changed)
         made: list[str] = []
@@ -138,9 +142,18 @@ class Scheduler:
             return min(poll_s, 1.0)
         return min([poll_s, *((each.at - now).total_seconds() for each in found)])
 
+    def _bring_in_line(self, now: datetime) -> None:
+        """What is not done is tried again ever later: a row that cannot be read stays as it is."""
+        if self._is_reckoned or (self._reckoning is not None and now < self._reckoning.until):
+            return
+        self._is_reckoned = self.put_back()
+        self._reckoning = Rest.after(
+            self._reckoning, now=now, first=RECKONED_AGAIN_AFTER, longest=RECKONED_AGAIN_MAX
+        )
+
     def _clock_was_put_back(self, now: datetime) -> None:
         """Reckon the times anew of what was reckoned at a later time than it is."""
-        self._is_reckoned = False
+        self._is_reckoned, self._reckoning = False, None
         reckoned = 0
         while True:
             with self.database.transaction() as db:

@@ -60,8 +60,9 @@ def test_it_turns_once_a_second_and_its_answers_have_the_time(tmp_path: Path) ->
 @pytest.mark.parametrize("is_draining", [True, False])
 def test_it_ends_when_it_shall_and_not_with_its_next_turn(tmp_path: Path, is_draining: bool) -> None:
     with running(tmp_path) as (server, thread, _):
-        turned = server.turns
+        turned, deadline = server.turns, time.monotonic() + PATIENCE_S
         while server.turns == turned:  # it has just begun to sleep
+            assert time.monotonic() < deadline, "it never turns"
             time.sleep(0.005)
         began = time.monotonic()
         if is_draining:

@@ -147,6 +147,29 @@ def test_what_was_written_by_a_clock_that_is_right_stays(world: World) -> None:
     assert bench.job(job_id).not_before == later
 
 
+def test_what_cannot_be_brought_in_line_is_tried_ever_less_often(
+    database: Database, settings: Settings
+) -> None:
+    """A row of a newer version, say, that cannot be read here: it stays so for days."""
+    clock, tried = WallClock(NOON), list[datetime]()
+    hang(clock, database)
+
+    def fail() -> bool:
+        tried.append(clock.now())
+        return False
+
+    scheduler = Scheduler(database, settings, clock, put_back=fail)
+    for _ in range(600):
+        scheduler.look()
+        clock.advance(1)
+    assert 8 <= len(tried) <= 12
+    assert tried[1] - tried[0] <= timedelta(seconds=2)
+    clock.set(NOON)
+    before = len(tried)
+    scheduler.look()
+    assert len(tried) == before + 1
+
+
 def test_failure_after_a_success_that_has_not_been_yet_needs_somebody(world: World) -> None:
     make_store(world.database, "shop")
 

@@ -26,11 +26,14 @@ def crash(cluster: SlonyCluster) -> None:
         os.kill(session.info.backend_pid, signal.SIGKILL)
         session.execute("select 1")
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with suppress(psycopg.OperationalError):
+    while True:
+        try:
             cluster.run(1, "select 1")
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline, "the server did not recover"
+            time.sleep(0.05)
+        else:
             return
-        time.sleep(0.05)
 
 
 def test_a_server_that_has_recovered_from_a_crash_needs_a_total_until_a_sync_was_applied(
