@@ -116,8 +116,8 @@ def _report(
 ) -> StoreCheck:
     difference_s = (found.now - now).total_seconds()
     catalog = found.catalog
-    conflicts = _conflicts(database, store, found)
-    findings = [_finding("WARNING", "SAME_NODE", conflict) for conflict in conflicts]
+    findings = _conflicts(database, store, found)
+    conflicts = [each.detail for each in findings]
     findings += _copies(database, store, found)
     findings += _rights(found)
     findings += _slons(store, found)
@@ -262,7 +262,7 @@ def _session_name(session: Session) -> str:
     return f"{who} ({session.application_name or 'unnamed'} of {session.user}, {session.state}{age})"
 
 
-def _conflicts(database: Database, store: Store, found: SlonyInspection) -> list[str]:
+def _conflicts(database: Database, store: Store, found: SlonyInspection) -> list[Finding]:
     """Other stores that are this very node."""
     with database.reading() as db:
         query = (
@@ -272,7 +272,9 @@ def _conflicts(database: Database, store: Store, found: SlonyInspection) -> list
             .order_by(col(Store.id))
             .limit(NAMED_MAX)
         )
-        return [f"store {other.id} is the same node under another name" for other in db.exec(query).all()]
+        others = db.exec(query).all()
+    words = "is the same node under another name"
+    return [_naming(other.id, "SAME_NODE", f"store {other.id} {words}") for other in others]
 
 
 def _copies(database: Database, store: Store, found: SlonyInspection) -> Iterator[Finding]:
@@ -287,7 +289,11 @@ def _copies(database: Database, store: Store, found: SlonyInspection) -> Iterato
                 f"store {other.id} says that it is node {node} too, in another database: one is a copy, or of"
                 " another cluster of this name; nothing is written to one that sl_path does not lead to"
             )
-            yield _finding("WARNING", "NODE_COPIED", detail)
+            yield _naming(other.id, "NODE_COPIED", detail)
+
+
+def _naming(other: str, code: str, detail: str) -> Finding:
+    return Finding.naming([other], code=code, severity=FindingSeverity.WARNING, detail=detail)
 
 
 def _shown(catalog: Catalog, found: SlonyInspection) -> SlonyCheck:

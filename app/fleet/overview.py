@@ -93,7 +93,7 @@ def overview(
         page_size=page_size,
         filters=filters,
         key=lambda row: [row.id],
-        item=lambda row: _store(row, told, now=now, is_detailed=len(wanted.stores) == 1),
+        item=lambda row: _store(row, told, sight, is_detailed=len(wanted.stores) == 1),
     )
     return OverviewRead(
         at=now,
@@ -208,16 +208,16 @@ def _counters(
     return counters, by_store
 
 
-def _store(row: Any, told: _Told, *, now: datetime, is_detailed: bool) -> StoreOverview:
+def _store(row: Any, told: _Told, sight: Sight, *, is_detailed: bool) -> StoreOverview:
     done, node_lags = told.noted
     labels = dict(sorted((row.labels or {}).items())[:LABELS_MAX])
-    rests = bool(row.is_suspended) and (row.suspended_until is None or row.suspended_until > now)
+    rests = bool(row.is_suspended) and (row.suspended_until is None or row.suspended_until > sight.now)
     return StoreOverview(
         id=row.id,
         kind=StoreKind(row.kind),
         labels=labels,
         suspended=rests,
-        health=_health(row, now=now, is_detailed=is_detailed),
+        health=_health(row, sight, is_detailed=is_detailed),
         jobs=told.jobs.get(row.id, {}),
         work=told.work.of_stores.get(row.id, []),
         lag=told.lags.get(row.id) or node_lags.get(row.id),
@@ -226,8 +226,8 @@ def _store(row: Any, told: _Told, *, now: datetime, is_detailed: bool) -> StoreO
     )
 
 
-def _health(row: Any, *, now: datetime, is_detailed: bool) -> HealthRead:
-    state = HealthState.OK
+def _health(row: Any, sight: Sight, *, is_detailed: bool) -> HealthRead:
+    state, now = HealthState.OK, sight.now
     if row.checked_at is None:
         state = HealthState.UNKNOWN
     elif row.stale_at is not None and row.stale_at <= now:
@@ -237,11 +237,12 @@ def _health(row: Any, *, now: datetime, is_detailed: bool) -> HealthRead:
     elif row.warnings:
         state = HealthState.WARNING
     age = None if row.checked_at is None else max(timedelta(0), now - row.checked_at)
+    details = row.findings or [] if is_detailed else []
     return HealthRead(
         state=state,
         checked_at=row.checked_at,
         age=None if age is None else timedelta(seconds=int(age.total_seconds())),
         reachable=row.is_reachable,
         findings=[str(each["code"]) for each in (row.findings or [])[:FINDINGS_MAX]],
-        details=[Finding.model_validate(each) for each in row.findings or []] if is_detailed else [],
+        details=[Finding.of_kept(each).for_reader(sight.stores) for each in details],
     )

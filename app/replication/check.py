@@ -93,10 +93,9 @@ def _report(
     database: Database, store: Store, found: ReplicaInspection, refused: Sequence[Csn], now: datetime
 ) -> StoreCheck:
     difference_s = (found.now - now).total_seconds()
-    conflicts = _conflicts(database, store, found)
+    same = _conflicts(database, store, found)
     missing = [MissingPermission(table=table, right=right) for table, right in found.permissions_missing]
-    findings = [_finding("ERROR", "SAME_REPLICA", conflict) for conflict in conflicts]
-    findings += _replica_findings(database, store, found)
+    findings = same + _replica_findings(database, store, found)
     if missing:
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
         findings.append(_finding("ERROR", "TARGET_READ_ONLY", detail))
@@ -120,7 +119,7 @@ def _report(
         clock_difference_s=round(difference_s, 3),
         permissions_missing=missing,
         sizes=sizes,
-        conflicts=conflicts,
+        conflicts=[each.detail for each in same],
         findings=findings,
         can=_verbs(found) if not missing else ["READ_ENTRIES"],
     )
@@ -167,7 +166,7 @@ def _verbs(found: ReplicaInspection) -> list[str]:
     return ["READ_ENTRIES", "CONSUME"] if status is ReplicaStatus.RESTORED else ["CONSUME"]
 
 
-def _conflicts(database: Database, store: Store, found: ReplicaInspection) -> list[str]:
+def _conflicts(database: Database, store: Store, found: ReplicaInspection) -> list[Finding]:
     """Other stores that are this very replica, or one of the same RID in the same database."""
     with database.reading() as db:
         others = db.exec(
@@ -175,17 +174,21 @@ def _conflicts(database: Database, store: Store, found: ReplicaInspection) -> li
                 Store.kind == StoreKind.REPLICA, col(Store.id) != store.id, col(Store.rid) == store.rid
             )
         ).all()
-    conflicts = []
+    said = []
     for other in others:
         is_near = other.target_identity == found.identity or (other.url, other.schema_name) == (
             store.url,
             store.schema_name,
         )
         if is_near and other.table_prefix == store.table_prefix:
-            conflicts.append(f"store {other.id} is the same replica under another name")
+            said.append((other.id, "is the same replica under another name"))
         elif is_near:
-            conflicts.append(f"store {other.id} has the same RID {store.rid} in the same database")
-    return conflicts
+            said.append((other.id, f"has the same RID {store.rid} in the same database"))
+    severity = FindingSeverity.ERROR
+    return [
+        Finding.naming([other], code="SAME_REPLICA", severity=severity, detail=f"store {other} {words}")
+        for other, words in said
+    ]
 
 
 def _finding(severity: str, code: str, detail: str) -> Finding:

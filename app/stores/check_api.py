@@ -20,7 +20,7 @@ from app.stores.borders import judge_at_check
 from app.stores.checks.keeping import check_period, keep_check
 from app.stores.checks.models import RecoveryRead, StoreCheck
 from app.stores.models import StoreKind
-from app.stores.same_target import kept_same_target, others_on_target, shown_same_target
+from app.stores.same_target import kept_same_target, others_on_target, shown_check
 from app.stores.service import get_store, note_target
 
 router = new_router(tags=["stores"])
@@ -57,14 +57,12 @@ def post_check(
                 identity=found.identity,
                 parameters=found.parameters,
             )
-        seen, before = get_store(db, store_id), found.findings
-        others = others_on_target(db, seen, before, found.identity)
-        # What is kept is read by all who may see this store: it names no other one.
-        found.findings = [*before, *kept_same_target(others)]
-        keep_check(db, seen, found, period=period, now=clock.now())
+        seen = get_store(db, store_id)
+        others = others_on_target(db, seen, found.findings, found.identity)
+        kept = found.model_copy(update={"findings": [*found.findings, *kept_same_target(others)]})
+        keep_check(db, seen, kept, period=period, now=clock.now())
         audit_look(db, request, caller, Action.STORE_CHECK, store=store_id, detail={"ok": found.ok})
-    found.findings = [*before, *shown_same_target(others, visible=caller.visible_stores())]
-    return found
+    return shown_check(found, others, visible=caller.visible_stores())
 
 
 @router.post(

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session, col, select
 
 from app.stores.borders import DEFAULT_PORTS, THIS_MACHINE
-from app.stores.checks.models import Finding, FindingSeverity
+from app.stores.checks.models import Finding, FindingSeverity, StoreCheck
 from app.stores.rows import Store
 from spark.targets.ldap.url import is_ldap, ldap_place
 from spark.targets.target import is_loopback, network_place, socket_directory
@@ -39,6 +39,20 @@ def others_on_target(
     same = (col(Store.kind) == store.kind, col(Store.table_prefix) == store.table_prefix)
     query = select(Store.id).where(col(Store.id) != store.id, *same, is_it).order_by(col(Store.id))
     return db.exec(query).all()
+
+
+def shown_check(found: StoreCheck, others: Sequence[str], *, visible: Sequence[str] | None) -> StoreCheck:
+    """The report of a check for one reader: a store that the reader may not see has no name in it.
+
+    Args:
+        others: ids of other stores on the target, as `others_on_target` finds them.
+        visible: the stores that the reader may see; None: all.
+    """
+    findings = [each.for_reader(visible) for each in found.findings]
+    worded = {before.detail: after.detail for before, after in zip(found.findings, findings, strict=True)}
+    conflicts = [worded.get(each, each) for each in found.conflicts]
+    findings += shown_same_target(others, visible=visible)
+    return found.model_copy(update={"findings": findings, "conflicts": conflicts})
 
 
 def shown_same_target(others: Sequence[str], *, visible: Sequence[str] | None) -> list[Finding]:

@@ -162,6 +162,24 @@ def test_a_check_finds_the_same_replica_under_two_names(http: httpx.Client, root
         assert {conflict.split()[1] for conflict in check["conflicts"]} == {other.id for other in others}
 
 
+def test_a_limited_token_reads_no_name_of_another_store_in_a_check(
+    service: ServiceProcess, http: httpx.Client, roots: Path, make_token: Callable[..., str]
+) -> None:
+    first = make_written(http, folder=roots)
+    first.put(b"k", b"v")
+    second = make_written(http, url=f"sqlite:///{first.path}")
+    with service.http(make_token("stores:read", "jobs:read", stores=[second.id])) as limited:
+        check = limited.post(f"/v1/stores/{second.id}:check").json()
+        kept = limited.get("/v1/overview", params={"store": second.id})
+    expected = "store (not shown to this token) is the same replica under another name"
+    assert check["conflicts"] == [expected]
+    assert expected in [each["detail"] for each in check["findings"]]
+    assert expected in kept.text
+    assert f"{first.id} is" not in kept.text + str(check)
+    shown = http.get("/v1/overview", params={"store": second.id}).text
+    assert f"store {first.id} is the same replica" in shown
+
+
 def wait_closed(path: Path) -> None:
     """Wait until the service has closed the file: its log is gone then."""
     log = path.with_name(path.name + "-wal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
@@ -180,7 +180,9 @@ def test_a_check_shows_who_is_in_a_transaction_and_does_not_blame_the_usual_work
     )
 
 
-def test_a_check_names_the_rights_that_a_reader_lacks(http: httpx.Client, node: NodeStore) -> None:
+def test_a_check_names_the_rights_that_a_reader_lacks(
+    service: ServiceProcess, http: httpx.Client, node: NodeStore, make_token: Callable[..., str]
+) -> None:
     role = new_name("reader").replace("-", "_")
     schema = f'"{node.loaded.schema}"'
     url = httpx.URL(node.loaded.url.replace("postgresql+psycopg", "http"))
@@ -204,6 +206,10 @@ def test_a_check_names_the_rights_that_a_reader_lacks(http: httpx.Client, node: 
         assert "INSERT on sl_confirm" in details(reading, "NO_CONFIRM")
         node.check()
         assert codes(limited.check())["SAME_NODE"] == "WARNING"
+        with service.http(make_token("stores:read", stores=[limited.id])) as reader:
+            seen = reader.post(f"/v1/stores/{limited.id}:check").json()
+        assert details(seen, "SAME_NODE").startswith("store (not shown to this token) is the same node")
+        assert f"store {node.id}" not in str(seen)
     finally:
         node.loaded.execute(f"drop owned by {role}", f"drop role {role}")
 

@@ -1,6 +1,6 @@
 """`:check` of a store of kind DS389: the server, and what concerns it among all of its suffix."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
 from sqlmodel import col, select
@@ -30,11 +30,7 @@ def check_directory(database: Database, store: Store, settings: Settings, _now: 
     reading = seen.readings.get(store.id)
     if reading is None:
         return _refused(store, seen)
-    conflicts = _conflicts(database, store, reading)
-    findings = [
-        *(Finding(code="SAME_REPLICA", severity=FindingSeverity.WARNING, detail=each) for each in conflicts),
-        *_findings(seen, store),
-    ]
+    same = _conflicts(database, store, reading)
     difference_s = None if reading.clock is None else (reading.clock - reading.at).total_seconds()
     return StoreCheck(
         ok=True,
@@ -42,8 +38,8 @@ def check_directory(database: Database, store: Store, settings: Settings, _now: 
         identity=reading.identity,
         layout=f"{reading.version}, {reading.role} with RID {reading.rid}",
         clock_difference_s=None if difference_s is None else round(difference_s, 3),
-        conflicts=conflicts,
-        findings=findings,
+        conflicts=[each.detail for each in same],
+        findings=[*same, *_findings(seen, store)],
         parameters={RID: reading.rid},
     )
 
@@ -57,16 +53,17 @@ def _refused(store: Store, seen: Look) -> StoreCheck:
 
 def _findings(seen: Look, store: Store) -> Iterator[Finding]:
     """A CRITICAL one is a WARNING of a check: an ERROR says that Lethe cannot work with the store."""
+    others = [each.id for each in seen.stores if each.id != store.id]
     for each in findings_about(seen, store.id):
         severity = FindingSeverity.INFO if each.severity is Severity.UNKNOWN else FindingSeverity.WARNING
-        yield Finding(code=each.code, severity=severity, detail=_sentence(each))
+        yield Finding.naming(others, code=each.code, severity=severity, detail=_sentence(each))
 
 
 def _sentence(one: HealthFinding) -> str:
     return f"{one.detail}. {one.advice}"
 
 
-def _conflicts(database: Database, store: Store, reading: Reading) -> Sequence[str]:
+def _conflicts(database: Database, store: Store, reading: Reading) -> list[Finding]:
     """Other stores that are this very replica."""
     query = select(Store).where(
         Store.kind == StoreKind.DS389,
@@ -75,7 +72,12 @@ def _conflicts(database: Database, store: Store, reading: Reading) -> Sequence[s
     )
     with database.reading() as db:
         others = db.exec(query.order_by(col(Store.id)).limit(10)).all()
-    return [f"store {other.id} is the same replica under another name" for other in others]
+    code, severity = "SAME_REPLICA", FindingSeverity.WARNING
+    words = "is the same replica under another name"
+    return [
+        Finding.naming([other.id], code=code, severity=severity, detail=f"store {other.id} {words}")
+        for other in others
+    ]
 
 
 def recover_directory(database: Database, _settings: Settings, _store: Store, _actor: str) -> RecoveryRead:

@@ -58,10 +58,8 @@ def keep_check(
     row.trouble_since = None if trouble is None else (row.trouble_since or now)
     row.trouble, row.checked_at, row.is_reachable = trouble, now, found.reachable
     row.warnings = len(warnings)
-    row.findings = [
-        {"code": each.code, "severity": str(each.severity), "detail": each.detail[:DETAIL_MAX_CHARS]}
-        for each in [*errors, *warnings][:FINDINGS_MAX]
-    ]
+    kept = [*errors, *warnings][:FINDINGS_MAX]
+    row.findings = [each.to_keep(max_chars=DETAIL_MAX_CHARS) for each in kept]
     row.stale_at = now + 2 * period + LATE if period else None
     row.due_at = next_look(now, period)
     db.add(row)

@@ -1,13 +1,17 @@
 """What `:check` and `:recover` tell of a store's target."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, Final, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from app.kit.durations import Duration
 from app.kit.model import Model
+
+NOT_SHOWN: Final = "(not shown to this token)"
 
 
 class FindingSeverity(StrEnum):
@@ -24,6 +28,36 @@ class Finding(Model):
     code: str
     severity: FindingSeverity
     detail: str
+    _others: tuple[str, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def naming(cls, others: Sequence[str], *, code: str, severity: FindingSeverity, detail: str) -> Self:
+        """One whose words name other stores, which not every reader may see."""
+        made = cls(code=code, severity=severity, detail=detail)
+        made._others = tuple(others)
+        return made
+
+    def to_keep(self, *, max_chars: int) -> dict[str, Any]:
+        """As it is kept with the stores that it names."""
+        detail = self.detail[:max_chars]
+        if self._others and detail != self.detail:
+            detail = detail.rpartition(" ")[0]  # the rest of a name would still be one
+        kept = {"code": self.code, "severity": str(self.severity), "detail": detail}
+        return {**kept, "others": list(self._others)} if self._others else kept
+
+    @classmethod
+    def of_kept(cls, kept: Mapping[str, Any]) -> Self:
+        """One that was kept; what an older version has kept names no other store."""
+        words = {name: kept[name] for name in ("code", "detail")}
+        return cls.naming(kept.get("others", ()), severity=FindingSeverity(kept["severity"]), **words)
+
+    def for_reader(self, visible: Collection[str] | None) -> Self:
+        """The same for a reader of the stores `visible` (None: of all): no other one has a name."""
+        hidden = [] if visible is None else [re.escape(each) for each in self._others if each not in visible]
+        if not hidden:
+            return self
+        names = rf"(?<![\w-])(?:{'|'.join(hidden)})(?![\w-])"
+        return self.model_copy(update={"detail": re.sub(names, NOT_SHOWN, self.detail)})
 
 
 class TableSize(Model):
