@@ -14,6 +14,7 @@ workers=$1
 shift
 
 fast=0
+named=0 # whether tests are asked for by their names or paths
 wanted="not long" # what -m says in its place, as pytest itself takes the last one
 paths=()
 arguments=()
@@ -22,8 +23,9 @@ while [ "$#" -gt 0 ]; do
     --fast) fast=1 wanted="not long and not served and not slow" ;;
     -m) wanted=$2 && shift ;;
     -m?*) wanted=${1#-m} ;;
+    -k*) named=1 arguments+=("$1") ;;
     *)
-      [ ! -e "${1%%::*}" ] || paths+=("$1")
+      [ ! -e "${1%%::*}" ] || paths+=("$1") named=1
       arguments+=("$1")
       ;;
   esac
@@ -45,6 +47,16 @@ if in_memory; then
   trap 'rm -rf "$place"' EXIT
   chmod 1777 "$place" # as /tmp: servers run under accounts of their own, with temporary files of theirs
 fi
+
+# Which of the tests that cost much are run (tests/rotation.py): one share of four, drawn by the commit.
+# Who names tests gets all that are so named; so does who has no repository.
+if [ -z "${LETHE_TEST_TURN:-}" ]; then
+  LETHE_TEST_TURN=all
+  if [ "$named" -eq 0 ] && commit=$(git rev-parse --short=8 HEAD 2>/dev/null); then
+    LETHE_TEST_TURN=$((16#${commit:0:8} % 4))
+  fi
+fi
+export LETHE_TEST_TURN
 
 # The rules of the house take more than a minute, and make check has run them.
 [ "${#paths[@]}" -gt 0 ] || arguments+=(--ignore=tests/style)

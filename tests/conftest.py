@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import psycopg
 import pymysql
@@ -35,6 +34,7 @@ from tests.mariadb_server import PrivateMariadb, private_mariadb
 from tests.mariadb_server import is_installed as mariadb_is_installed
 from tests.oracles.ready_places import ReadyPlaces
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
+from tests.rotation import SETTING, leave_to_other_turns, share_metadata, turn_of_this_run
 from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
 from tests.slony_programs import missing as missing_of_slony
 from tests.statements import share_compiled_statements
@@ -57,8 +57,6 @@ PROMTOOL_FIXTURES = {"promtool"}
 CHROMIUM_FIXTURES = {"chromium"}
 TESTS = Path(__file__).parent
 SLOW = set((TESTS / "slow.txt").read_text().split())
-ENGINES = ("sqlite", "postgresql")
-ON_BOTH = {"test_conditional_requests.py", "test_processes.py", "test_rows_purges_killed.py"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
 
 # Until all tests are collected: the collector of garbage would look at modules and tests again and again.
@@ -140,34 +138,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.promtool)
         if CHROMIUM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.chromium)
-    _share_metadata(items)
+    share_metadata(items)
+    leave_to_other_turns(items, turn_of_this_run())
     put_in_order(items)
+
+
+def pytest_report_header() -> str:
+    """Which turn it is, to run the same tests again."""
+    return f"turn: {turn_of_this_run()} ({SETTING})"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFiles | None:
     """Which tests a worker has together."""
     return scheduler_of(config, log)
-
-
-def _share_metadata(items: list[pytest.Item]) -> None:
-    """Each test of a running service that could have either metadata has one, and both in the long run.
-
-    Which one is drawn by its name. What is below HTTP is tested on both (tests/app), and so is what is about
-    the metadata itself.
-    """
-    shared: dict[tuple[Path, str], set[str]] = {}
-    found = []
-    for item in items:
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        if (engine := params.get("service")) in ENGINES and item.path.name not in ON_BOTH:
-            name = (item.path, getattr(item, "originalname", item.name))
-            shared.setdefault(name, set()).add(engine)
-            found.append((item, name, engine))
-    for item, name, engine in found:
-        drawn = ENGINES[crc32(name[1].encode()) % len(ENGINES)]
-        if len(shared[name]) == len(ENGINES) and engine != drawn:
-            item.add_marker(pytest.mark.long)
 
 
 def _is_served(item: pytest.Item) -> bool:
