@@ -20,10 +20,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -42,6 +44,7 @@ CUTOFF = "2025-01-01"
 OLD_SHARE = 0.7
 LIMIT = 1_000
 PAUSE_S = 0.002
+BEGUN = "begun"
 PURGE_MAX_S = 1_200.0
 TABLE_SQL = """
 create table ticket (id bigint primary key auto_increment, closed datetime(6) not null,
@@ -72,31 +75,50 @@ class Round:
 
 
 class Writer:
-    """Inserts young rows and changes rows that stay, one after the other, and times each."""
+    """Inserts young rows and changes rows that stay, one after the other, and times each.
+
+    It is a process of its own: what waits for a job beside it would hold the interpreter's lock just when an
+    answer comes, and only on our side.
+    """
 
     def __init__(self, server: PrivateMariadb, *, first: int, last: int) -> None:
-        self._server, self._first, self._last = server, first, last
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-        self.inserts: list[float] = []
-        self.updates: list[float] = []
+        processes = get_context("spawn")
+        self._ended = processes.Event()
+        self._receiving, sending = processes.Pipe(duplex=False)
+        words = (server.port, first, last, self._ended, sending)
+        self._process = processes.Process(target=write_until_it_ends, args=words, daemon=True)
+        self._samples: list[tuple[float, float, float]] = []
 
     def __enter__(self) -> Writer:
-        self._thread.start()
+        self._process.start()
+        assert self._receiving.recv() == BEGUN
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._ended.set()
+        self._samples = self._receiving.recv()
+        self._process.join()
 
-    def _write(self) -> None:
-        rng = Random(7)
-        with contextlib.closing(self._server.connect("live")) as connection, connection.cursor() as cursor:
-            while not self._stop.wait(PAUSE_S):
-                self.inserts.append(_timed(cursor, INSERT_SQL))
-                self.updates.append(
-                    _timed(cursor, UPDATE_SQL.format(id=rng.randint(self._first, self._last)))
-                )
+    def since(self, began: float) -> tuple[Latency, Latency]:
+        """Latencies of inserts and of updates from a moment of `time.perf_counter()` to its end."""
+        samples = [each for each in self._samples if each[0] >= began]
+        return Latency.of([each[1] for each in samples]), Latency.of([each[2] for each in samples])
+
+
+def write_until_it_ends(port: int, first: int, last: int, ended: Event, sending: Connection) -> None:
+    """The process of a Writer: sends BEGUN, and at the end (began, seconds of insert, of update) of all."""
+    rng, samples = Random(7), []
+    connection = pymysql.connect(
+        host="127.0.0.1", port=port, user="root", database="live", autocommit=True, ssl_disabled=True
+    )
+    with contextlib.closing(connection), connection.cursor() as cursor:
+        sending.send(BEGUN)
+        while not ended.wait(PAUSE_S):
+            began = time.perf_counter()
+            insert = _timed(cursor, INSERT_SQL)
+            update = _timed(cursor, UPDATE_SQL.format(id=rng.randint(first, last)))
+            samples.append((began, insert, update))
+    sending.send(samples)
 
 
 def _timed(cursor: pymysql.cursors.Cursor, sql: str) -> float:
@@ -180,15 +202,11 @@ def _round(
     _refill(server, rows=rows, old=old)
     with Writer(server, first=old + 1, last=rows) as writer:
         time.sleep(0.5)
-        writer.inserts.clear()
-        writer.updates.clear()
         began = time.perf_counter()
         count = act()
         seconds = time.perf_counter() - began
     left = _left(server, rows=rows)
-    found = Round(
-        side, seconds, rows - left[0], count(), Latency.of(writer.inserts), Latency.of(writer.updates)
-    )
+    found = Round(side, seconds, rows - left[0], count(), *writer.since(began))
     print(
         f"{side:<12}{seconds:8.2f} s {found.gone / seconds:10.0f} rows/s"
         f"  gone {found.gone} archived {found.archived}"
