@@ -165,7 +165,7 @@ def test_a_clock_that_is_ahead_ends_no_suspension(ahead: Worker) -> None:
     with database.transaction() as db:
         db.execute(update(Store).values(suspended_until=now + AHEAD / 2))
     with database.reading() as db:
-        assert set(ahead.runner._suspended_stores(db)) == {"shop"}
+        assert set(ahead.runner._desk._suspended_stores(db)) == {"shop"}
     bench = Workbench(database, ahead.clock, ahead.settings)
     job_id = bench.submit()
     context = bench.context()

@@ -1,6 +1,7 @@
 """What the control loop of a runner has the jobs do that it holds: stop, slow down, or give up a wait."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlmodel import Session, col
@@ -14,7 +15,9 @@ from app.jobs.running.deadlines import look_at_held_up
 from app.jobs.running.openings import Openings, brake
 from app.jobs.running.tasks import TaskKinds
 from app.jobs.states import JobState
+from app.news.gate import Gate
 
+LONGEST_S: Final = 3.0
 _ROW = (
     col(Job.id),
     col(Job.state),
@@ -24,26 +27,55 @@ _ROW = (
 )
 
 
-def give_orders(
-    held: Mapping[str, JobContext],
-    *,
-    database: Database,
-    kinds: TaskKinds,
-    openings: Openings,
-    suspended_stores: Callable[[Session], Collection[str]],
-) -> None:
-    """Read the rows of all jobs that are held here, and signal to each what it must know.
+class OrderDesk:
+    """Signals to the jobs that are held here what they must know; of the control loop.
 
-    Raises: MetadataUnavailable, MetadataBusy.
+    Rows are read when somebody has written, when other jobs are held than before, and every few seconds: an
+    order that no news tells of, as where LISTEN is cut off, is heard then. What time alone changes, as a
+    window does, is looked at each time.
+
+    Args:
+        monotonic: seconds, which go on while the machine sleeps.
     """
-    with database.reading() as db:
-        rows = db.execute(select(*_ROW).where(col(Job.id).in_(list(held)))).all()
-        suspended = suspended_stores(db)
-    for job_id, state, token, throttle, waiting_on in rows:
-        context = held[job_id]
-        _order(context, JobState(state), token, throttle, suspended, openings)
-        if waiting_on and state == JobState.RUNNING and context.too_late is None:
-            _judge_held_up(context, database, kinds)
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        kinds: TaskKinds,
+        openings: Openings,
+        suspended_stores: Callable[[Session], Collection[str]],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._openings = openings
+        self._suspended_stores = suspended_stores
+        self._gate = Gate(database.news, monotonic, longest_s=LONGEST_S)
+        self._read: frozenset[tuple[str, int]] = frozenset()
+        self._rows: Sequence[Any] = ()
+        self._suspended: Collection[str] = ()
+
+    def give(self, held: Mapping[str, JobContext]) -> None:
+        """Give all orders that there are.
+
+        Raises: MetadataUnavailable, MetadataBusy.
+        """
+        asked = frozenset((job_id, context.job.token) for job_id, context in held.items())
+        if self._gate.opens() or asked != self._read:
+            self._look(held)
+            self._read = asked
+        for job_id, state, token, throttle, waiting_on in self._rows:
+            context = held[job_id]
+            _order(context, JobState(state), token, throttle, self._suspended, self._openings)
+            if waiting_on and state == JobState.RUNNING and context.too_late is None:
+                _judge_held_up(context, self._database, self._kinds)
+
+    def _look(self, held: Mapping[str, JobContext]) -> None:
+        self._read = frozenset()  # a look that fails is made again
+        with self._database.reading() as db:
+            self._rows = db.execute(select(*_ROW).where(col(Job.id).in_(list(held)))).all()
+            self._suspended = self._suspended_stores(db)
 
 
 def _order(

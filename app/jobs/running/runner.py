@@ -28,7 +28,7 @@ from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, reap, renew
 from app.jobs.running.context import JobContext
 from app.jobs.running.looking import WorkGate
 from app.jobs.running.openings import AlwaysOpen, Openings, brake, rest_wait, window_wait
-from app.jobs.running.orders import give_orders
+from app.jobs.running.orders import OrderDesk
 from app.jobs.running.tasks import TaskKind, TaskKinds, unexpected
 from app.jobs.states import JobState
 from app.settings import Settings
@@ -80,8 +80,14 @@ class Runner:
         self.settings = settings
         self.clock = clock
         self._limits_of = parallel_limits
-        self._suspended_stores = suspended_stores
         self._openings: Openings = openings or AlwaysOpen()
+        self._desk = OrderDesk(
+            database,
+            kinds=kinds,
+            openings=self._openings,
+            suspended_stores=suspended_stores,
+            monotonic=clock.boottime_s,
+        )
         self._changed = changed
         self._guard = threading.Lock()
         self._held: dict[str, tuple[JobContext, threading.Thread, JobClass]] = {}
@@ -219,13 +225,7 @@ class Runner:
         held = {context.job.id: context for context, _, _ in self._snapshot()}
         if not held:
             return
-        give_orders(
-            held,
-            database=self.database,
-            kinds=self.kinds,
-            openings=self._openings,
-            suspended_stores=self._suspended_stores,
-        )
+        self._desk.give(held)
         for context in held.values():
             if self._stopping.is_set():
                 context.signal(StopCause.SHUTDOWN)

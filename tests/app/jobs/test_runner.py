@@ -15,6 +15,7 @@ from app.jobs.models import WaitingOn
 from app.jobs.rows import JobClass
 from app.jobs.running import outcome
 from app.jobs.running.context import JobContext
+from app.jobs.running.orders import OrderDesk
 from app.jobs.service import request_abort, request_pause, request_resume, wake
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, claimer, finish, in_threads, kind, work_until_stopped
@@ -150,7 +151,7 @@ def test_pause_that_comes_at_the_end_and_is_taken_back_lets_it_go_on(
 ) -> None:
     """Nobody had told the task to stop: it was at its end. That is no task that stops by itself."""
     # the end is quicker than the look for orders
-    monkeypatch.setattr("app.jobs.running.runner.give_orders", lambda *_held, **_what: None)
+    monkeypatch.setattr(OrderDesk, "give", lambda _self, _held: None)
 
     def run(context: JobContext) -> Mapping[str, Any]:
         if context.job.attempt == 1:

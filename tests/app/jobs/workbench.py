@@ -18,6 +18,7 @@ from app.jobs.rows import Job, JobCheckpoint, JobClass, JobEvent
 from app.jobs.running.candidates import LimitsOf
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next
 from app.jobs.running.context import JobContext
+from app.jobs.running.openings import Openings
 from app.jobs.running.runner import Runner
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import JobRequest, submit
@@ -181,6 +182,7 @@ class Workbench:
         clock: Clock | None = None,
         limits: LimitsOf = lambda _db, _stores: {},
         suspended: Callable[[Session], Mapping[str, Any]] = lambda _db: {},
+        openings: Openings | None = None,
         **settings: Any,
     ) -> Runner:
         return Runner(
@@ -191,6 +193,7 @@ class Workbench:
             clock=clock or SystemClock(),
             parallel_limits=limits,
             suspended_stores=suspended,
+            openings=openings,
         )
 
     @contextmanager

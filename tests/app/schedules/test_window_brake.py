@@ -89,9 +89,7 @@ def count_units(context: JobContext) -> Mapping[str, Any]:
 
 
 def running(jobs: Workbench, **more: Any) -> Any:
-    runner = jobs.runner(kind(count_units), clock=jobs.clock, **more)
-    runner._openings = brake(jobs)
-    return runner
+    return jobs.runner(kind(count_units), clock=jobs.clock, openings=brake(jobs), **more)
 
 
 def test_job_waits_outside_of_allow_begins_by_itself_and_pauses_again(jobs: Workbench, wall: Wall) -> None:

@@ -232,8 +232,8 @@ def test_metadata_that_is_away_at_the_edge_of_a_window_is_waited_for(
     def fail(_context: JobContext) -> Mapping[str, Any]:
         raise AssertionError("it may not work")
 
-    runner = jobs.runner(kind(fail), clock=jobs.clock)
-    runner._openings = away = Away(jobs.database, jobs.clock, is_held=lambda _kind, _params: True)
+    away = Away(jobs.database, jobs.clock, is_held=lambda _kind, _params: True)
+    runner = jobs.runner(kind(fail), clock=jobs.clock, openings=away)
     runner.start()
     try:
         row = jobs.until(job_id, JobState.WAITING, JobState.FAILED)
