@@ -17,6 +17,7 @@ EVENT_LOG_FILE: Final = "128m"
 FAILURES_COUNT_FOR: Final = "1h"
 FAILURES_MAX: Final = 10_000
 ASKS_EVERY: Final = "5s"
+TASKS_IN_NO_FILE: Final = "1t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def spark_conf(
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{directory / 'fair-pools.xml'}",
         "spark.speculation": "false",
+        # Of tasks above it pyspark makes a file, in the clear, which stays as long as the JVM.
+        "spark.broadcast.UDFCompressionThreshold": TASKS_IN_NO_FILE,
         "spark.python.task.killTimeout": "100ms",
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": "60s",

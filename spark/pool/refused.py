@@ -14,6 +14,7 @@ OF_AZURE: Final = re.compile(
 )
 """Secrets of a store of Azure, whose own name follows."""
 NAMES_A_SECRET: Final = re.compile(r"spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\..*")
+OF_SPARK: Final = "spark."
 NOT_IN_A_NAME: Final = re.compile(r"[\s=]")
 REFUSED: Final[Mapping[str, str]] = {
     "spark.master": "LETHE_SPARK__MASTER names it, and decides what may run there",
@@ -21,6 +22,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "spark.api.mode": "jobs are cancelled and watched in a driver of our own, which Spark Connect has not",
     "spark.submit.deployMode": "the driver is a child of the service, and ends with it",
     "spark.submit.pyFiles": "Lethe's own code goes there by itself",
+    "spark.broadcast.UDFCompressionThreshold": "tasks above it would lie in a file, with their passwords",
     "spark.speculation": "a unit would be done twice at the same time",
     "spark.task.reaper.enabled": "a task that was cancelled would go on, and write",
     "spark.scheduler.mode": "short jobs would wait behind long ones",
@@ -61,6 +63,8 @@ def _why(name: str) -> str | None:
         return "no name of Spark holds a blank or a sign of equality: write name and value apart"
     if name in REFUSED:
         return REFUSED[name]
+    if not name.startswith(OF_SPARK):
+        return "Spark leaves out what does not begin with `spark.`; Hadoop's names begin with `spark.hadoop.`"
     if NAMES_A_SECRET.fullmatch(name):
         return None
     # `spark.x.passwordFile` names a file, and may be said.

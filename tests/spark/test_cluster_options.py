@@ -143,6 +143,13 @@ def test_name_that_spark_would_read_as_another_is_refused(name: str) -> None:
     assert "=" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["fs.s3a.endpoint", "Spark.task.cpus", "SPARK_WORKER_DIR", "sparkling", ""])
+def test_name_that_spark_would_leave_out_is_refused(name: str) -> None:
+    """It said so in its log alone, and went on without."""
+    with pytest.raises(ValueError, match=r"Spark leaves out what does not begin with `spark\.`"):
+        check_conf({name: "x"})
+
+
 def test_what_only_names_a_secret_of_kubernetes_passes() -> None:
     check_conf({"spark.kubernetes.executor.secretKeyRef.DB_PASSWORD": "orders:password"})
     check_conf({"spark.kubernetes.driver.secrets.orders-token": "/etc/orders"})

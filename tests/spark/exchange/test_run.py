@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
@@ -23,7 +24,17 @@ from spark.targets.errors import TargetCancelled
 from spark.targets.run import run_tasks
 from spark.targets.task import Report, Task, pack
 from tests.spark.conftest import wait_until
-from tests.spark.exchange.work import blunder, die, die_once, done, made_target, note, think_long, work_of
+from tests.spark.exchange.work import (
+    blunder,
+    die,
+    die_once,
+    done,
+    made_target,
+    note,
+    note_first,
+    think_long,
+    work_of,
+)
 
 GONE_MAX_S = 10.0
 
@@ -77,6 +88,30 @@ def test_worker_that_dies_at_each_attempt_fails_the_job_in_the_words_of_spark(
         assert heard == []
         lease.run(lambda session: run_tasks(session, [replace(task, work=good)], heard.extend))
     assert [report.kind for report in heard] == ["RAN", "DONE"]
+
+
+def test_many_keys_that_travel_with_a_password_lie_in_no_file(pool: SparkPool, tmp_path: Path) -> None:
+    """Above a megabyte pyspark wrote all of it, in the clear, into a file that stayed as long as the JVM.
+
+    A purge by a plan names up to 5,000 keys in each of its units.
+    """
+    target = replace(made_target(tmp_path), password="open-sesame-of-a-shop")
+    keys = [os.urandom(24).hex() for _ in range(50_000)]
+    task = Task(0, pack(work_of(target, note_first)), ((1, pack((5, keys))),))
+    heard: list[Report] = []
+    with pool.lease(job_id="keys", job_class="BULK") as lease:
+
+        def run(session: SparkSession) -> set[str]:
+            run_tasks(session, [task], heard.extend)
+            return {
+                str(path)
+                for path in Path(session.sparkContext.getConf().get("spark.local.dir")).rglob("*")
+                if path.is_file() and b"open-sesame" in path.read_bytes()
+            }
+
+        assert lease.run(run) == set()
+    assert [report.kind for report in heard] == ["RAN", "DONE"]
+    assert done(target) == [5]
 
 
 def test_mistake_of_a_program_comes_back_as_one(exchange: Exchange, tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ def note(conn: Connection, unit: int) -> int:
     return unit * unit
 
 
+def note_first(conn: Connection, unit: tuple[int, list[str]]) -> int:
+    """Write a row of a unit that names many keys."""
+    return note(conn, unit[0])
+
+
 def think(conn: Connection, unit: int) -> int:
     """Take 50 ms."""
     time.sleep(0.05)
