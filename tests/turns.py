@@ -19,7 +19,7 @@ ON_THE_SHARED_JVM = {
     *("spark/erase/test_run.py", "spark/erase/test_verify.py", "spark/exchange/test_run.py"),
     *("spark/extinction/test_oracle.py", "spark/extinction/test_spark_scan.py"),
     *("spark/replication/test_spark_digest.py", "spark/replication/test_spark_window.py"),
-    "spark/targets/test_archive_on_spark.py",
+    *("spark/exchange/test_password_changed.py", "spark/targets/test_archive_on_spark.py"),
     *("spark/sources/test_archive.py", "spark/sources/test_certificates.py", "spark/sources/test_changes.py"),
     *("spark/sources/test_je.py", "spark/sources/test_queries.py", "spark/sources/test_random_queries.py"),
     *("spark/sources/test_slony_log.py", "spark/test_data_sources.py", "spark/test_pool_cancel.py"),

@@ -21,7 +21,7 @@ from spark.exchange.gather import Gathered, Pending, Waiting, gather, has_room
 from spark.exchange.use import SparkUse
 from spark.pool.errors import LeaseRefused, SparkError, SparkJobCancelled, SparkLost
 from spark.pool.snapshot import JobClass
-from spark.targets.errors import TargetCancelled
+from spark.targets.errors import TargetAuthFailed, TargetCancelled
 from spark.targets.task import Report, Task
 from spark.targets.work import Outcome
 
@@ -84,6 +84,7 @@ class Flight:
     Args:
         open_tasks: those that have not reported, with their places.
         leases: whose units each task holds.
+        works: with what each task was sent.
     """
 
     cancel: Callable[[str], None]
@@ -91,6 +92,7 @@ class Flight:
     units: dict[int, tuple[LeaseState, Pending]] = field(default_factory=dict)
     open_tasks: dict[int, str] = field(default_factory=dict)
     leases: dict[int, LeaseState] = field(default_factory=dict)
+    works: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def description(self) -> str:
@@ -167,6 +169,16 @@ class Board:
         with self.changed:
             return lease.use.document()
 
+    def renew(self, lease: LeaseState, work: bytes) -> list[Outcome[Any, Any]]:
+        """Let units begin with other work from now on; returns what was refused a login with the former."""
+        with self.changed:
+            lease.work = work
+            ended, lease.ended = lease.ended, deque()
+            refused: list[Outcome[Any, Any]] = []
+            for each in ended:
+                (refused if isinstance(each.error, TargetAuthFailed) else lease.ended).append(each)
+            return refused
+
     def drop_waiting(self, lease: LeaseState) -> None:
         """Forget units that no flight has taken; they have no outcome."""
         with self.changed:
@@ -233,7 +245,7 @@ class Board:
         lease, number = gathered.lease, next(self._tasks)
         assert isinstance(lease, LeaseState), "the board gathers its own leases"
         flight.open_tasks[number] = lease.place
-        flight.leases[number] = lease
+        flight.leases[number], flight.works[number] = lease, lease.work
         self._running[lease.place] += 1
         for pending in gathered.units:
             lease.under_way[pending.ticket] = (pending, flight)
@@ -251,7 +263,7 @@ class Board:
                     continue
                 found = flight.units.pop(report.ticket, None)
                 if found is not None and found[0].under_way.pop(report.ticket, None) is not None:
-                    self._report(*found, report)
+                    self._report(*found, report, flight.works.get(report.task))
             self.changed.notify_all()
 
     def _leave(self, flight: Flight, task: int) -> None:
@@ -261,7 +273,7 @@ class Board:
             if not self._running[place]:
                 del self._running[place]
 
-    def _report(self, lease: LeaseState, pending: Pending, report: Report) -> None:
+    def _report(self, lease: LeaseState, pending: Pending, report: Report, work: bytes | None) -> None:
         if report.kind == "NOT_RUN":
             _queue(lease, pending)
             return
@@ -272,6 +284,9 @@ class Board:
             result, error, elapsed_s = pickle.loads(report.content)  # noqa: S301 - our own worker wrote it
         except Exception as broken:  # noqa: BLE001 - in pyspark's thread, where nobody else would hear of it
             lease.failure = TaskBroken(f"a result cannot be read: {broken}")
+            return
+        if isinstance(error, TargetAuthFailed) and work is not lease.work:
+            _queue(lease, pending)  # with a password that has been renewed meanwhile
             return
         self._units_done += 1
         lease.learn(elapsed_s)

@@ -8,8 +8,9 @@ from typing import Any, Generic, Self, TypeVar
 from spark.exchange.board import Board, LeaseState
 from spark.exchange.errors import TaskBroken
 from spark.pool.snapshot import JobClass
+from spark.targets.errors import TargetAuthFailed
 from spark.targets.task import Unsendable, pack
-from spark.targets.work import AnyWork, Outcome
+from spark.targets.work import AnyWork, Outcome, renewed
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -47,6 +48,7 @@ class ExchangeLease(Generic[Unit, Result]):
     def __init__(self, board: Board, work: AnyWork[Unit, Result], terms: LeaseTerms) -> None:
         assert terms.workers >= 1, "somebody works"
         self._board = board
+        self._work = work
         self._terms = terms
         self._state = LeaseState(
             work.counted_at, terms.workers, terms.job_class, work=_packed(work), name=terms.name
@@ -79,7 +81,8 @@ class ExchangeLease(Generic[Unit, Result]):
                     self._board.hand_in(self._state, unit, _packed(unit))
             outcome = self._board.next_outcome(self._state, LOOK_S)
             if outcome is not None:
-                yield outcome
+                if not self._is_begun_anew(outcome):
+                    yield outcome
                 continue
             if exhausted and not self._state.load:
                 return
@@ -98,6 +101,15 @@ class ExchangeLease(Generic[Unit, Result]):
         """Leave; what still runs is cancelled."""
         for flight in self._board.end(self._state, is_closed=True):
             flight.cancel("a job that is in it has ended")
+
+    def _is_begun_anew(self, outcome: Outcome[Unit, Result]) -> bool:
+        """Whether its login was refused with a password that has changed since: then it waits once more."""
+        if not isinstance(outcome.error, TargetAuthFailed) or (work := renewed(self._work)) is None:
+            return False
+        self._work = work
+        for each in [outcome, *self._board.renew(self._state, _packed(work))]:
+            self._board.hand_in(self._state, each.unit, _packed(each.unit))
+        return True
 
     def _room(self) -> int:
         """How many units may be waiting or under way: two rounds of full tasks."""

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from spark.targets.advisory import hold
@@ -83,6 +83,17 @@ class Outcome(Generic[Unit, Result]):
     result: Result | None
     error: TargetError | None
     elapsed_s: float
+
+
+def renewed(work: AnyWork[Unit, Result]) -> AnyWork[Unit, Result] | None:
+    """The work with another password than the one that was refused; None: there is no other.
+
+    A worker elsewhere has the password that its work came with: it cannot read another by itself.
+    """
+    if not isinstance(work, UnitWork) or work.target.renewal is None:
+        return None
+    password = work.target.renewal.after_refusal(work.target.password)
+    return None if password is None else replace(work, target=replace(work.target, password=password))
 
 
 def nothing(_conn: Connection) -> None:
