@@ -209,6 +209,8 @@ def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, 
 
     What was trimmed meanwhile is looked for behind the last record: until then they count for nothing. A
     replica that was restored gets its records back one by one: it must have all before the first is read.
+    Where its metadata was restored with it nobody knows of that, and it writes on from where it was: each
+    record must name the one that was read before it, from the window's begin to its end.
     Raises: ChangesMissing, LetheError.
     """
     if not isinstance(partition, Window):  # a frame without partitions gets one of Spark's own
@@ -216,9 +218,13 @@ def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, 
     keep_modules()
     with asked.service.connect() as lethe:
         _require_reached(asked.store, partition, lethe.replication.vectors(asked.store))
+        last = partition.after
         for record in lethe.changes.list(asked.store, rid=partition.rid, after=partition.after):
             if record.csn > partition.upto:
                 break
+            if last is not None and record.prev != last:
+                break
+            last = record.csn
             yield (
                 record.rid,
                 record.csn,
@@ -230,6 +236,7 @@ def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, 
                 record.logged_at,
             )
         _require_whole(asked.store, partition, lethe.replication.vectors(asked.store))
+        _require_history(asked.store, partition, last)
 
 
 def _require_reached(store: str, window: Window, found: ReplicaVectors) -> None:
@@ -239,6 +246,15 @@ def _require_reached(store: str, window: Window, found: ReplicaVectors) -> None:
         raise ChangesMissing(
             f"the replica {store} ({found.status}) is at {reached} of replica {window.rid}, and had records "
             f"up to {window.upto}: it was restored; read again, or start the stream again, when it has them"
+        )
+
+
+def _require_history(store: str, window: Window, last: str | None) -> None:
+    """Refuse a window whose records do not lead, each to the next, from its begin to its end."""
+    if last is not None and last != window.upto:
+        raise ChangesMissing(
+            f"the replica {store} has another history of replica {window.rid} behind {last} than was read: "
+            "it was restored from a backup, and written to since; start with a new checkpoint"
         )
 
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import pickle
 import random
+import shutil
 import signal
 import sqlite3
 import threading
@@ -207,6 +208,44 @@ def test_a_window_that_a_restored_replica_lacks_is_not_read_as_far_as_it_goes(re
         now.execute("delete from replica_ruv")
         now.executemany(f"insert into replica_ruv values ({', '.join('?' * len(ruv[0]))})", ruv)
     assert [row for window in windows for row in stream.read(window)] == wanted
+
+
+def test_a_replica_that_was_restored_with_its_metadata_and_written_to_ends_the_stream(
+    tmp_path: Path,
+) -> None:
+    """A machine was put back to its backup: nobody there knows of it, and the next writes pass the offset.
+
+    The stream went on behind records that the replica has not; a batch that was planned before had none.
+    """
+    rng = random.Random(13)
+    kept, directory = tmp_path / "backup", tmp_path / "machine"
+    machine = ServiceProcess(directory, settings={"LETHE_ALLOWED_ROOTS": str(directory)}).start()
+    try:
+        token = directory / "data" / "admin.token"
+        made = _made(machine, token, {})  # it ends with the test
+        replica = next(made)
+        replica.write(rng, 5)
+        machine.stop()
+        shutil.copytree(directory, kept)
+        machine.start()
+        replica.write(rng, 5)
+        stream = ChangesStream(asked(replica.options))
+        begin = stream.initialOffset()
+        seen = stream.latestOffset(begin, None)
+        planned = stream.partitions(begin, seen)
+        assert len([row for window in planned for row in stream.read(window)]) == 10
+        machine.stop()
+        shutil.rmtree(directory)
+        shutil.copytree(kept, directory)
+        machine.start()
+        replica.write(rng, 5)
+        behind = stream.partitions(seen, stream.latestOffset(seen, None))
+        for windows in (behind, planned):
+            with pytest.raises(ChangesMissing, match="it was restored from a backup, and written to since"):
+                [row for window in windows for row in stream.read(window)]
+        assert len(direct(replica)) == 10
+    finally:
+        machine.stop()
 
 
 @dataclass(frozen=True, slots=True)
