@@ -2,7 +2,8 @@
 
 Rules:
 - a verdict never waits for the JVM;
-- a process that has ended is told at once; one that is only slow (garbage collection) gets `patience_s`;
+- a process that has ended is told at once; one that is only slow (garbage collection) gets `patience_s`, of
+  which nothing counts while nobody looked: a service that was stopped and goes on has not read an answer yet;
 - a cluster that has taken every executor away gets `WITHOUT_EXECUTORS_S`: a master that was started anew
   knows nothing of us and never gives one. One that has given none yet is busy, and asking anew would cost our
   place in its queue. Kubernetes forgets nobody: Spark goes on asking for pods, machines may have to come
@@ -61,6 +62,7 @@ class Watch:
         self._asking: Future[_Seen] | None = None
         self._asked_at = 0.0
         self._answered_at = 0.0
+        self._looked_at = 0.0
         self._alone_since = 0.0
         self._had_executors = False
         self._listed_at = -math.inf
@@ -77,7 +79,7 @@ class Watch:
         self._is_kubernetes, self._why, self._troubles = is_kubernetes, None, None
         self._asking_why, self._why_at = None, -math.inf
         self._asking = None
-        self._asked_at = self._answered_at = self._alone_since = self._monotonic()
+        self._asked_at = self._answered_at = self._looked_at = self._alone_since = self._monotonic()
         self._had_executors, self.executors, self.listed = False, None, ()
         self._listed_at = -math.inf
 
@@ -86,6 +88,8 @@ class Watch:
         if not started.alive:
             return f"the JVM ended with {started.jvm.process.returncode}"
         now = self._monotonic()
+        self._answered_at += max(0.0, now - self._looked_at - INTERVAL_S)
+        self._looked_at = now
         if self._asking is not None and self._asking.done():
             if self._asking.exception() is None:
                 self._note(self._asking.result(), now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,15 +75,22 @@ class Context:
 class Ground:
     """A watch, its clock, and what it looks at."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
         self.now = 0.0
         self.context = Context()
-        self.watch = Watch(patience_s=PATIENCE_S, monotonic=lambda: self.now)
+        self.watch = Watch(patience_s=patience_s, monotonic=lambda: self.now)
         self.watch.begin()
 
     def after(self, seconds: float) -> str | None:
         """The verdict so much later, once the JVM has answered."""
         self.now += seconds
+        started = self.started()
+        self.watch.verdict(started)
+        time.sleep(0.02)  # its thread answers
+        return self.watch.verdict(started)
+
+    def started(self) -> Any:
+        """The session of a JVM that runs."""
         started: Any = SimpleNamespace(
             alive=True,
             log_file=Path("/nonexistent"),
@@ -91,9 +99,7 @@ class Ground:
                 sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: self.context))
             ),
         )
-        self.watch.verdict(started)
-        time.sleep(0.02)  # its thread answers
-        return self.watch.verdict(started)
+        return started
 
 
 @pytest.fixture
@@ -101,6 +107,26 @@ def ground() -> Iterator[Ground]:
     made = Ground()
     yield made
     made.watch.end()
+
+
+def test_a_service_that_was_stopped_for_a_while_does_not_blame_the_jvm() -> None:
+    """SIGSTOP and SIGCONT of the service, or a frozen container: its JVM, in good health, was replaced."""
+    ground, silent = Ground(patience_s=10.0), threading.Event()
+    try:
+        ground.context.isStopped = silent.wait  # type: ignore[method-assign]
+        ground.watch.verdict(ground.started())
+        ground.now += 15
+        assert ground.watch.verdict(ground.started()) is None
+        verdicts = []
+        for _ in range(60):
+            ground.now += 0.25
+            verdicts.append(ground.watch.verdict(ground.started()))
+        [told] = {*verdicts} - {None}
+        assert told == "the JVM has not answered for 10 s"
+        assert 9.0 < verdicts.index(told) * 0.25 < 12.0
+    finally:
+        silent.set()
+        ground.watch.end()
 
 
 def test_cluster_that_takes_every_executor_away_is_given_up_soon(ground: Ground) -> None:
