@@ -38,6 +38,7 @@ class ExchangeLimits:
         task_s: how much work is made one task.
         ahead_max: units of one lease that may wait or run.
         tasks_per_core: tasks in one job of Spark, for each that runs at a time.
+        flight_bytes: of the units in one: all that run at a time have all of them in memory.
         gather_s: how long a dispatcher that has a slot waits for more units.
         alone_s: the same where nobody but one lease is served: it hands its units in without a pause.
         losses_max: jobs of Spark that may end badly with a unit inside.
@@ -47,6 +48,7 @@ class ExchangeLimits:
     task_s: float = 1.5
     ahead_max: int = 128
     tasks_per_core: int = 4
+    flight_bytes: int = 8 * 2**20
     gather_s: float = 0.015
     alone_s: float = 0.002
     losses_max: int = 3
@@ -230,6 +232,7 @@ class Board:
                 self._running.__getitem__,
                 tasks_max=cores * self.limits.tasks_per_core,
                 task_s=self.limits.task_s,
+                bytes_max=self.limits.flight_bytes,
             )
             if not found:
                 return None

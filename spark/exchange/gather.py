@@ -3,7 +3,8 @@
 Invariants:
 - at a place run at most as many tasks as each lease there allows, over all jobs of Spark and all leases;
 - a task holds units of one lease, in their order, worth about `task_s`;
-- a unit that must be alone has a job of Spark for itself: only its own lease can fail by it.
+- a unit that must be alone has a job of Spark for itself: only its own lease can fail by it;
+- a job of Spark carries no more bytes than it may, or one unit: each of its tasks is sent all of them.
 """
 
 import math
@@ -69,14 +70,21 @@ def has_room(lease: Waiting, running: Callable[[str], int]) -> bool:
 
 
 def gather(
-    leases: Iterable[Waiting], running: Callable[[str], int], *, tasks_max: int, task_s: float
+    leases: Iterable[Waiting],
+    running: Callable[[str], int],
+    *,
+    tasks_max: int,
+    task_s: float,
+    bytes_max: int,
 ) -> list[Gathered]:
     """Take the next tasks out of what waits, one of each lease in turn.
 
     Args:
         leases: in the order in which they are served.
         running: how many tasks run at a place now.
+        bytes_max: of all units together.
     """
+    left_bytes = bytes_max
     taken: dict[str, int] = {}
     found: list[Gathered] = []
 
@@ -89,11 +97,15 @@ def gather(
         for lease in candidates:
             if len(found) >= tasks_max or room(lease) <= 0:
                 continue
+            if found and len(lease.units[0].content) > left_bytes:
+                continue
             if lease.units[0].alone:
                 if found:
                     continue
                 return [Gathered(lease, (lease.units.popleft(),))]
-            found.append(Gathered(lease, _next_units(lease, room(lease), task_s)))
+            units = _next_units(lease, room(lease), task_s, bytes_max=left_bytes)
+            found.append(Gathered(lease, units))
+            left_bytes -= sum(len(unit.content) for unit in units)
             taken[lease.place] = taken.get(lease.place, 0) + 1
             assert room(lease) >= 0, "more tasks at a place than its lease allows"
             if lease.units:
@@ -102,11 +114,14 @@ def gather(
     return found
 
 
-def _next_units(lease: Waiting, room: int, task_s: float) -> tuple[Pending, ...]:
+def _next_units(lease: Waiting, room: int, task_s: float, *, bytes_max: int) -> tuple[Pending, ...]:
     """As many as are worth a task, and no more than this worker's share of what waits."""
     count = min(lease.per_task(task_s), math.ceil(len(lease.units) / room))
     units: list[Pending] = []
     while lease.units and len(units) < count and not lease.units[0].alone:
+        bytes_max -= len(lease.units[0].content)
+        if units and bytes_max < 0:
+            break
         units.append(lease.units.popleft())
     assert units
     assert not any(unit.alone for unit in units), "who must be alone goes alone"

@@ -7,8 +7,10 @@ from collections import Counter, deque
 from spark.exchange.gather import Gathered, Pending, Waiting, gather
 
 
-def waiting(place: str, units: int, *, workers: int = 2, unit_s: float | None = 0.3) -> Waiting:
-    made = [Pending(number, number, b"") for number in range(units)]
+def waiting(
+    place: str, units: int, *, workers: int = 2, unit_s: float | None = 0.3, size: int = 0
+) -> Waiting:
+    made = [Pending(number, number, bytes(size)) for number in range(units)]
     return Waiting(place, workers, "BULK", deque(made), unit_s)
 
 
@@ -16,9 +18,11 @@ def shape(found: list[Gathered]) -> list[tuple[str, int]]:
     return [(task.lease.place, len(task.units)) for task in found]
 
 
-def gathered(*leases: Waiting, running: dict[str, int] | None = None, tasks_max: int = 64) -> list[Gathered]:
+def gathered(
+    *leases: Waiting, running: dict[str, int] | None = None, tasks_max: int = 64, bytes_max: int = 1000
+) -> list[Gathered]:
     counts = Counter(running or {})
-    return gather(leases, counts.__getitem__, tasks_max=tasks_max, task_s=1.5)
+    return gather(leases, counts.__getitem__, tasks_max=tasks_max, task_s=1.5, bytes_max=bytes_max)
 
 
 def test_units_are_shared_among_the_workers_of_a_place() -> None:
@@ -54,6 +58,16 @@ def test_suspect_unit_has_a_job_for_itself() -> None:
     suspect.units[0].alone = True
     assert shape(gathered(suspect, other)) == [("a", 1)]
     assert shape(gathered(other, suspect)) == [("b", 2), ("a", 1), ("b", 1), ("a", 1)]
+
+
+def test_job_carries_no_more_bytes_than_it_may_and_one_unit_in_any_case() -> None:
+    """All that run at a time have all of them in memory: those of one plan may be megabytes of keys."""
+    large, other = waiting("a", 9, size=300), waiting("b", 9, size=10)
+    assert shape(gathered(large, other)) == [("a", 3), ("b", 5), ("b", 4)]
+    assert [len(large.units), len(other.units)] == [6, 0]
+    huge = waiting("a", 3, size=5000)
+    assert shape(gathered(huge, waiting("b", 3, size=1))) == [("a", 1)]
+    assert len(huge.units) == 2
 
 
 def test_suspect_unit_waits_for_its_turn() -> None:
