@@ -95,8 +95,8 @@ def _plain(value: Any) -> Any:
 def table_schema(entries: Sequence[ManifestEntry]) -> StructType:
     """The columns of a table in all its files; one that a file lacks is null there.
 
-    Raises: ArchiveCorrupt: a column has another type in another file, or a name that one of `ORIGIN` has, or
-        a file cannot be read.
+    Raises: ArchiveCorrupt: a column has another type in another file, or a name that one of `ORIGIN` has or
+        that a file has twice, or a file cannot be read.
     """
     found: dict[str, tuple[Any, str]] = {}
     for entry in entries:
@@ -121,6 +121,13 @@ def _require_other_names(shape: TableShape, entry: ManifestEntry) -> None:
         raise ArchiveCorrupt(
             f"the column {same[0]} of {entry.path} has the name of one that says where a row is from; leave "
             "the option 'table' out, and take it from the column 'values'"
+        )
+    names = [field.name for field in shape.schema({})]
+    twice = sorted(name for name in names if names.count(name) > 1)
+    if twice:
+        raise ArchiveCorrupt(
+            f"{entry.path} has two columns called {twice[0]}; leave the option 'table' out, and take them "
+            "from the column 'values'"
         )
 
 

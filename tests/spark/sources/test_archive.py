@@ -148,6 +148,21 @@ def test_a_column_with_the_name_of_one_of_ours_is_refused(
     assert json.loads(row["values"]) == {"id": 1, name: "own"}
 
 
+def test_a_column_with_the_name_of_what_another_holds_beside_is_refused(
+    archives: Archives, postgresql: Target, opened: Connect
+) -> None:
+    """Of the time that fits no type nothing was shown but the other column's text."""
+    conn = opened(postgresql)
+    conn.execute('create table t (id bigint primary key, at timestamp, "at#exact" text)')
+    conn.execute("insert into t values (1, 'infinity', 'own')")
+    archives.keep(conn, "t", "id = 1", job=1, unit="u")
+    archives.close(conn, 1)
+    with pytest.raises(ArchiveCorrupt, match="two columns called at#exact; leave the option 'table' out"):
+        rows_of(direct(archives.root, table="t"))
+    [row] = rows_of(direct(archives.root))
+    assert json.loads(row["values"]) == {"id": 1, "at": "infinity", "at#exact": "own"}
+
+
 def test_an_archive_behind_a_link_is_not_left_out_without_a_word(
     archives: Archives, sqlite: Target, opened: Connect, tmp_path: Path
 ) -> None:
