@@ -14,6 +14,8 @@ from spark.targets.work import AnyWork, Outcome, renewed
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
+RENEWALS_MAX = 3
+"""Other passwords that are tried one after the other: a command may tell a new one each time."""
 LOOK_S = 0.25
 """How often a lease that waits for an outcome looks at its job."""
 
@@ -49,6 +51,7 @@ class ExchangeLease(Generic[Unit, Result]):
         assert terms.workers >= 1, "somebody works"
         self._board = board
         self._work = work
+        self._renewals = 0
         self._terms = terms
         self._state = LeaseState(
             work.counted_at, terms.workers, terms.job_class, work=_packed(work), name=terms.name
@@ -104,9 +107,12 @@ class ExchangeLease(Generic[Unit, Result]):
 
     def _is_begun_anew(self, outcome: Outcome[Unit, Result]) -> bool:
         """Whether its login was refused with a password that has changed since: then it waits once more."""
-        if not isinstance(outcome.error, TargetAuthFailed) or (work := renewed(self._work)) is None:
+        if not isinstance(outcome.error, TargetAuthFailed):
+            self._renewals = 0
             return False
-        self._work = work
+        if self._renewals >= RENEWALS_MAX or (work := renewed(self._work)) is None:
+            return False
+        self._work, self._renewals = work, self._renewals + 1
         for each in [outcome, *self._board.renew(self._state, _packed(work))]:
             self._board.hand_in(self._state, each.unit, _packed(each.unit))
         return True

@@ -7,19 +7,21 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark.exchange.board import Board, ExchangeLimits, Flight, LeaseState
 from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken, UnitsLost
-from spark.exchange.lease import LeaseTerms
+from spark.exchange.lease import RENEWALS_MAX, LeaseTerms
 from spark.pool.errors import PoolDraining, SparkJobCancelled, SparkJobFailed, SparkLost
-from spark.targets.errors import TargetCancelled, TargetLockTimeout
+from spark.targets.errors import TargetAuthFailed, TargetCancelled, TargetLockTimeout
 from spark.targets.task import NO_TICKET, Report, pack
 from tests.spark.exchange.slots import CORES, ThreadSlots
-from tests.spark.exchange.work import blunder, done, made_target, note, rest, think, trip, work_of
+from tests.spark.exchange.work import be_refused, blunder, done, made_target, note, rest, think, trip, work_of
 
 LIMITS = ExchangeLimits(task_s=0.2, gather_s=0.01)
 
@@ -295,6 +297,33 @@ def test_use_that_cannot_be_read_spoils_nothing() -> None:
     )
     assert board.next_outcome(lease, 0) is not None
     assert board.use_of(lease)["tasks"] == 0
+
+
+class Forever:
+    """A command that tells another password each time; none is right."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def now(self) -> str:
+        return f"wrong {self.told}"
+
+    def after_refusal(self, tried: str | None) -> str | None:
+        self.told += 1
+        return self.now()
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return type(None), ()
+
+
+def test_ever_other_passwords_are_not_tried_for_ever(exchange: Exchange, tmp_path: Path) -> None:
+    """A server may lock a user out who tries one after the other."""
+    renewal = Forever()
+    target = replace(made_target(tmp_path), password="wrong", renewal=renewal)
+    with exchange.lease(work_of(target, be_refused), LeaseTerms(workers=1)) as lease:
+        outcomes = list(lease.map(iter(range(4))))
+    assert [type(outcome.error) for outcome in outcomes] == [TargetAuthFailed] * 4
+    assert renewal.told == RENEWALS_MAX
 
 
 def test_lease_that_is_alone_waits_for_nobody() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from spark.targets.connection import Connection, SessionLimits, Target
-from spark.targets.errors import TargetLockTimeout
+from spark.targets.errors import TargetAuthFailed, TargetLockTimeout
 from spark.targets.work import UnitWork
 
 
@@ -34,6 +34,11 @@ def note(conn: Connection, unit: int) -> int:
 def note_first(conn: Connection, unit: tuple[int, list[str]]) -> int:
     """Write a row of a unit that names many keys."""
     return note(conn, unit[0])
+
+
+def be_refused(conn: Connection, unit: int) -> int:
+    """The server knows another password."""
+    raise TargetAuthFailed(f"unit {unit}")
 
 
 def think(conn: Connection, unit: int) -> int:
