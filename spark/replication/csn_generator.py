@@ -2,7 +2,7 @@
 
 Invariants:
 - every CSN is greater than all that the same line of states has given, whatever the clock did in between;
-- after `adjust` every new CSN is greater than the remote one;
+- after `adjust` and `rise` every new CSN is greater than the other one;
 - timestamp = sampled_s + local_offset_s + remote_offset_s never goes back; no offset is ever negative;
 - neither offset is above the skew limit: beyond it the generator refuses, and the state stays as it was.
 
@@ -93,10 +93,37 @@ def adjust(state: GeneratorState, *, remote: Csn, now_s: int) -> GeneratorState:
             remote_offset_s=state.remote_offset_s + ahead_s - parked_s,
             sequence=0,
         )
-    if state.timestamp == remote.timestamp and remote.sequence >= state.sequence:
-        # The last number of a second is never given: _roll_over takes it for "the second is full".
-        state = _roll_over(replace(state, sequence=min(remote.sequence + 1, FIELD_MAX)))
-    return state
+    return _past(state, remote)
+
+
+def rise(state: GeneratorState, *, above: Csn, now_s: int) -> GeneratorState:
+    """Let what is made from now on be newer than a change that is here.
+
+    It was in time when it came: where the clock stands before it now, the clock went back, or is another
+    machine's. A clock that moves forward eats what this takes.
+
+    Raises:
+        ClockSkewExceeded: the clock is more than a day behind it.
+        TimestampOutOfRange: as for next_csn.
+    """
+    state = _sample(state, now_s)
+    behind_s = above.timestamp - state.timestamp
+    if behind_s > 0:
+        local_s = state.local_offset_s + behind_s
+        if local_s > SKEW_MAX_S:
+            raise ClockSkewExceeded(
+                f"the clock is {local_s} s behind {above}, which is here already", skew_s=local_s
+            )
+        state = replace(state, local_offset_s=local_s, sequence=0)
+    return _past(state, above)
+
+
+def _past(state: GeneratorState, csn: Csn) -> GeneratorState:
+    """The next CSN is above one of the same second."""
+    if state.timestamp != csn.timestamp or csn.sequence < state.sequence:
+        return state
+    # The last number of a second is never given: _roll_over takes it for "the second is full".
+    return _roll_over(replace(state, sequence=min(csn.sequence + 1, FIELD_MAX)))
 
 
 def _sample(state: GeneratorState, now_s: int) -> GeneratorState:

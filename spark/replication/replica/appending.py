@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from spark.formats.arrow import pa
 from spark.formats.csn import FIELD_MAX, Csn
 from spark.formats.replica import ReplicaTables
-from spark.replication.csn_generator import GeneratorState, adjust, next_csn
+from spark.replication.csn_generator import GeneratorState, adjust, next_csn, rise
 from spark.replication.proofs.chain import chain_of, seed_of
 from spark.replication.records import RecordKind, ReplicaRow, ReplicaStatus, local_schema, record_schema
 from spark.replication.replica.extinction_index import mark_of
@@ -26,7 +26,11 @@ from spark.targets.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The replica's own line of the RUV, the target's clock, and which extinctions there are."""
+    """The replica's own line of the RUV, the target's clock, and which extinctions there are.
+
+    Attributes:
+        newest: the greatest CSN of the RUV, of whatever replica.
+    """
 
     max_csn: str | None
     purged_csn: str | None
@@ -34,6 +38,7 @@ class Own:
     extinctions: str | None
     logged_chain: bytes | None = None
     kept_chain: bytes | None = None
+    newest: str | None = None
 
     def chain_before(self, rid: int) -> bytes | None:
         """The value that the next own change follows."""
@@ -82,9 +87,10 @@ class Appender:
             return []
         conn, tables, own, row = self._conn, self._tables, self.own, self._row
         state = self._state
-        if own.max_csn is not None:
-            # Whatever became of the generator: no CSN is given at or below one that is in the RUV.
-            state = adjust(state, remote=Csn(own.max_csn), now_s=self._now_s)
+        if own.newest is not None:
+            # Whatever became of generator and clock: no CSN is given at or below one that is in the RUV. Its
+            # writer can see what is here, and would lose against it.
+            state = rise(state, above=Csn(own.newest), now_s=self._now_s)
         if row.generation is None:
             [generation], state = give_csns(state, 1, now_s=self._now_s)
             row = replace(row, generation=generation, status=ReplicaStatus.ONLINE)
@@ -97,7 +103,9 @@ class Appender:
         advance_ruv(conn, tables, row.rid, first=csns[0], last=csns[-1], now_s=own.now_s)
         save_generator(conn, tables, state)
         self._state, self._row = state, row
-        self.own = replace(own, max_csn=csns[-1], logged_chain=heads[row.rid], kept_chain=None)
+        self.own = replace(
+            own, max_csn=csns[-1], newest=csns[-1], logged_chain=heads[row.rid], kept_chain=None
+        )
         return csns
 
 
@@ -121,7 +129,8 @@ def give_csns(state: GeneratorState, count: int, *, now_s: int) -> tuple[list[st
 def read_own(conn: Connection, tables: ReplicaTables, rid: int) -> Own:
     """What a local writer must know, under `lock_replica`; one statement."""
     rows = conn.execute(
-        f"select u.max_csn, u.purged_csn, {clock_of(conn)}, {mark_of(conn, tables)}, c.chain, p.chain"
+        f"select u.max_csn, u.purged_csn, {clock_of(conn)}, {mark_of(conn, tables)}, c.chain, p.chain,"
+        f" (select max(max_csn) from {tables.ruv})"
         f" from (select 1 as one) o left join {tables.ruv} u on u.rid = :rid"
         f" left join {tables.changelog} c on c.rid = :rid and c.csn = u.max_csn"
         f" left join {tables.points} p on p.rid = :rid and p.csn = u.max_csn",

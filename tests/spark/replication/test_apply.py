@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark.formats.csn import Csn
 from spark.replication.csn_generator import next_csn
+from spark.replication.records import local_schema
+from spark.replication.replica.conditions import Condition
+from spark.replication.replica.local_write import Expected, LocalRequest, RequestWritten, write_group
 from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import BatchGap, GenerationMismatch, PrevGap
 from tests.spark.replication.consumer_side import (
@@ -156,3 +160,29 @@ def test_the_next_local_csn_is_newer_than_all_that_was_applied(consumer: Consume
     ahead = Csn.of(NOW_S + 200, 7, 1)
     consumer.apply([change(ahead, None)], epoch=epoch, seq=1)
     assert next_csn(snapshot(consumer.conn).generator, now_s=NOW_S)[0] > ahead
+
+
+@pytest.mark.parametrize("is_conditional", [False, True])
+@pytest.mark.parametrize("sequence", [0, 0xFFFF])
+def test_a_local_write_wins_though_the_clock_was_set_back_since(
+    consumer: ConsumerSide, sequence: int, is_conditional: bool
+) -> None:
+    """It was answered as written, and lost at once against what its writer had read."""
+    epoch = consumer.acquire().epoch
+    consumer.now_s = NOW_S + 100
+    held = Csn.of(NOW_S + 95, sequence, 1)
+    consumer.apply([change(held, None, value=b"received")], epoch=epoch, seq=1)
+    columns = [pa.array([value], pa.binary()) for value in (b"db", b"key", b"local")]
+    request = LocalRequest(
+        pa.RecordBatch.from_arrays(columns, schema=local_schema()),
+        conditions=(Condition(0, str(held)),) if is_conditional else (),
+    )
+    written = write_group(consumer.conn, [request], now_s=NOW_S + 50, expected=Expected("inc_first", None))
+    [answer] = written.requests
+    assert isinstance(answer, RequestWritten)
+    assert answer.last_csn is not None
+    assert answer.last_csn > held
+    assert consumer.entries() == {(b"db", b"key"): (b"local", answer.last_csn)}
+    # The clock eats it as it goes on: no offset stays.
+    assert snapshot(consumer.conn).generator.remote_offset_s == 0
+    assert next_csn(snapshot(consumer.conn).generator, now_s=NOW_S + 500)[0].timestamp == NOW_S + 500

@@ -16,6 +16,7 @@ from spark.replication.csn_generator import (
     TimestampOutOfRange,
     adjust,
     next_csn,
+    rise,
 )
 
 NOON = 1_795_000_000
@@ -62,6 +63,22 @@ def test_csn_after_a_peers_is_newer(ahead_s: int, sequence: int) -> None:
     remote = Csn.of(NOON + ahead_s, sequence, 9, FIELD_MAX)
     _, state = next_csn(GeneratorState(7, NOON), now_s=NOON)
     assert next_csn(adjust(state, remote=remote, now_s=NOON), now_s=NOON)[0] > remote
+
+
+@pytest.mark.parametrize("sequence", [0, 5, FIELD_MAX - 1, FIELD_MAX])
+@pytest.mark.parametrize("behind_s", [-10, 0, 1, 500, SKEW_MAX_S - 1])
+def test_what_a_clock_that_went_back_takes_is_paid_back(behind_s: int, sequence: int) -> None:
+    held = Csn.of(NOON + behind_s, sequence, 9, FIELD_MAX)
+    first, state = next_csn(rise(GeneratorState(7, NOON), above=held, now_s=NOON), now_s=NOON)
+    assert first > held
+    _, state = next_csn(state, now_s=NOON + SKEW_MAX_S)
+    assert (state.local_offset_s, state.remote_offset_s) == (0, 0)
+
+
+def test_a_clock_a_day_and_a_second_behind_what_is_here_is_refused() -> None:
+    held = Csn.of(NOON + SKEW_MAX_S + 1, 0, 9)
+    with pytest.raises(ClockSkewExceeded, match="86401 s behind"):
+        rise(GeneratorState(7, NOON), above=held, now_s=NOON)
 
 
 def test_peer_one_day_and_a_second_ahead_is_refused() -> None:
@@ -118,7 +135,14 @@ PEERS = st.none() | st.tuples(
     st.integers(-200, 90_000), st.sampled_from([0, 1, 77, FIELD_MAX - 1, FIELD_MAX])
 )
 EVENTS = st.lists(
-    st.tuples(MOVES, PEERS, st.integers(0, 3), st.sampled_from([None, FIELD_MAX - 1, FIELD_MAX])), max_size=30
+    st.tuples(
+        MOVES,
+        PEERS,
+        st.sampled_from([adjust, rise]),
+        st.integers(0, 3),
+        st.sampled_from([None, FIELD_MAX - 1, FIELD_MAX]),
+    ),
+    max_size=30,
 )
 
 
@@ -126,7 +150,7 @@ EVENTS = st.lists(
 @settings(max_examples=300)
 def test_whatever_happens_every_csn_is_greater_than_all_before(events: list[tuple]) -> None:
     state, now_s, floor = GeneratorState(7, NOON), NOON, Csn.of(0, 0, 7)
-    for move_s, peer, count, sequence in events:
+    for move_s, peer, follow, count, sequence in events:
         now_s = max(0, min(now_s + move_s, TIMESTAMP_MAX - 10**6))
         if sequence is not None and sequence >= state.sequence:
             state = GeneratorState(**asdict(state) | {"sequence": sequence})  # a busy second, quickly
@@ -134,7 +158,10 @@ def test_whatever_happens_every_csn_is_greater_than_all_before(events: list[tupl
             ahead_s, number = peer
             remote = Csn.of(max(0, state.timestamp + ahead_s), number, 9)
             try:
-                state = adjust(state, remote=remote, now_s=now_s)
+                if follow is adjust:
+                    state = adjust(state, remote=remote, now_s=now_s)
+                else:
+                    state = rise(state, above=remote, now_s=now_s)
             except ClockSkewExceeded:
                 continue
             floor = max(floor, remote)
