@@ -13,6 +13,7 @@ from app.kit.rests import Rest
 from app.replication.agreements.sessions.models import SessionParams, SessionRequest
 from app.replication.agreements.sessions.scheduled import submit_scheduled_session
 from app.replication.agreements.sessions.service import JOB_SESSION, params_of
+from app.replication.agreements.silent import SilentConsumers
 from app.replication.agreements.tick import Look
 from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest, AuditResult
 from app.replication.audits.submitting import submit_scheduled_audit
@@ -40,11 +41,12 @@ def _of_a_discard(params: Params) -> Scopes:
 
 def _look_at_agreements() -> Submit:
     rests: dict[str, Rest] = {}
+    silent = SilentConsumers()
 
     def look(
         database: Database, settings: Settings, *, now: datetime, changed: Callable[[str], None]
     ) -> Sequence[str]:
-        return Look(database, settings, now, changed, rests).run()
+        return Look(database, settings, now, changed, rests, silent).run()
 
     return look
 

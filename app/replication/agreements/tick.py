@@ -1,8 +1,9 @@
 """The service's own look at agreements, every second or so: which sessions begin, what targets must know.
 
 Rules:
-- a session begins by itself only where its agreement has an `interval`, something is unsent, none is active,
-  and neither the interval nor the pause after a failure runs still;
+- a session begins by itself only where its agreement has an `interval`, something is unsent (or the consumer
+  has less than it had, see silent.py), none is active, and neither the interval nor the pause after a failure
+  runs still;
 - what a look decides is decided again under the lock of the store's row, in the transaction that acts: of
   several instances one acts;
 - targets are asked side by side, and one that does not answer ever less often: it costs its own agreements a
@@ -15,6 +16,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import structlog
@@ -32,6 +34,7 @@ from app.replication.agreements.api import register_in_target
 from app.replication.agreements.service import active_job
 from app.replication.agreements.sessions.models import SessionRequest
 from app.replication.agreements.sessions.service import submit_session
+from app.replication.agreements.silent import SilentConsumers, ask_consumer
 from app.replication.replica.replicas import opened_replica
 from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
@@ -67,6 +70,7 @@ class Look:
     Args:
         changed: told of each job that was made.
         rests: until when an agreement is not looked at; kept from look to look.
+        silent: the same of consumers that had nothing to be sent; None: they are not asked.
     """
 
     database: Database
@@ -74,6 +78,7 @@ class Look:
     now: datetime
     changed: Callable[[str], None] = lambda _: None
     rests: MutableMapping[str, Rest] = field(default_factory=dict)
+    silent: SilentConsumers | None = None
 
     def run(self) -> list[str]:
         """Begin what is due; returns the jobs."""
@@ -100,7 +105,10 @@ class Look:
                 )
                 .order_by(col(Agreement.id))
             ).all()
-            forget_others(self.rests, {agreement.id for agreement, _ in rows})
+            ids = {agreement.id for agreement, _ in rows}
+            forget_others(self.rests, ids)
+            if self.silent is not None:
+                self.silent.forget_others(ids)
             found: dict[str, _Wanted] = {}
             for row, store in rows:
                 if is_resting(self.rests, row.id, now=self.now) or not self._is_open(store):
@@ -155,9 +163,14 @@ class Look:
         if seen.replica.status is not ReplicaStatus.ONLINE:
             return []
         ruv = seen.vectors.ruv
-        return [
+        unsent = [
             each for each in due if any(csn > known.get(each.id, {}).get(rid, "") for rid, csn in ruv.items())
         ]
+        if self.silent is None:
+            return unsent
+        silent = (each for each in due if each not in unsent)
+        ask = partial(ask_consumer, self.database, self.settings)
+        return unsent + [each for each in silent if self.silent.take_behind(each, seen, ask, now=self.now)]
 
     def _begin(self, store_id: str, agreement: Agreement) -> str | None:
         caller = Caller("", ACTOR, frozenset({Scope.REPLICATION_WRITE}), frozenset({store_id}))
