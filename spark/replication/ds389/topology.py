@@ -2,6 +2,8 @@
 
 Lag of a consumer in the changes of one replica lies between two ages: the newest change that it lacks is so
 old at least, and it has been behind at most since the newest change that it has. The RUVs tell no more.
+Where that one is ahead of the clock, its age counts from the newest of all: else nobody would lag before the
+clock is there.
 """
 
 from collections.abc import Callable, Iterator
@@ -105,12 +107,13 @@ def rid_lags(readings: Readings) -> dict[str, list[Lag]]:
 
 def _lag(rid: int, best: Csn, seen: Csn | None, now: datetime) -> Lag:
     now_s = now.timestamp()
+    seen_s = now_s if seen is None else seen.timestamp
     return Lag(
         rid=rid,
         supplier_csn=best,
         consumer_csn=seen,
         at_least_s=max(0.0, now_s - best.timestamp),
-        at_most_s=None if seen is None else max(0.0, now_s - seen.timestamp),
+        at_most_s=None if seen is None else float(now_s if seen_s <= now_s else best.timestamp) - seen_s,
     )
 
 

@@ -155,6 +155,24 @@ def test_lag_counts_from_what_is_there_unless_the_server_moves(healthy: tuple[Re
     assert found.severity is Severity.CRITICAL
 
 
+def test_lag_is_seen_where_changes_are_ahead_of_the_clock(healthy: tuple[Readings, Places]) -> None:
+    """Nobody lagged before the clock was there: for half a day, behind a clock that was so far ahead."""
+    readings, places = healthy
+    newest = Csn.of(int(readings["s1"].at.timestamp()) + 40_000, 0, 2)
+    ahead = {store: with_max(one, 2, newest) for store, one in readings.items()}
+    behind = Csn.of(newest.timestamp - 2_000, 0, 2)
+    lagging = {**ahead, "s3": with_max(ahead["s3"], 2, behind)}
+    [lag] = rid_lags(lagging)["s3"]
+    assert (lag.at_least_s, lag.at_most_s) == (0.0, 2_000.0)
+    assert ("RID_LAGS", ("s3",)) in codes(found_in(lagging, places))
+    # The first change of a clock that is wrong from now on makes nobody late.
+    fresh = {**ahead, "s3": readings["s3"]}
+    [lag] = rid_lags(fresh)["s3"]
+    assert lag.at_most_s is not None
+    assert lag.at_most_s < 60
+    assert ("RID_LAGS", ("s3",)) not in codes(found_in(fresh, places))
+
+
 def test_no_agreement_to_a_server_is_missing_even_where_it_gets_there_in_one_way(
     healthy: tuple[Readings, Places],
 ) -> None:
