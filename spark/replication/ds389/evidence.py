@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from spark.formats.csn import Csn, CsnInvalid
@@ -36,7 +37,7 @@ class EvidenceUnreadable(ValueError):
     """A file that is not what it is given for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """A changelog: what was cut off below, what it ends at, and the changes that it holds."""
 
@@ -45,6 +46,25 @@ class History:
     csns: frozenset[Csn]
     generation: str | None = None
     minima: Mapping[int, Csn] = field(default_factory=dict)
+
+    def holds(self, csn: Csn) -> bool | None:
+        """Whether a change is in it; None: it does not go as far back, or not as far on."""
+        if csn in self.csns:
+            return True
+        first, last = self._spans.get(csn.rid, (None, None))
+        if first is None or last is None:
+            return None
+        low = max(first, self.purged.get(csn.rid, first))
+        return False if low < csn < last else None
+
+    @cached_property
+    def _spans(self) -> Mapping[int, tuple[Csn, Csn]]:
+        """The first and the last change of each replica."""
+        found: dict[int, tuple[Csn, Csn]] = {}
+        for csn in self.csns:
+            first, last = found.get(csn.rid, (csn, csn))
+            found[csn.rid] = min(first, csn), max(last, csn)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +263,8 @@ def _logged(lines: Iterable[str]) -> Iterator[_Open]:
             continue
         name = found.group(1)
         if "Consumer RUV:" in line:
+            if (broken := open_.pop(name, None)) is not None and broken.sent:
+                yield broken  # the server died in it: its end is in no log, and what it sent is
             stamp = _STAMP.match(line)
             open_[name] = fresh = _Open(name, "" if stamp is None else stamp.group(0).lstrip("["))
             fresh.into = fresh.seen

@@ -4,6 +4,10 @@ A consumer's RUV moves to the greatest change that it was sent of a replica. So 
 changes of that replica above what it had before, up to that one; each of them that anything names and
 that was not among those sent is lost there: no later session sends it, for the RUV covers it.
 
+Not so where more is known: the consumer's own changelog has the change, it has answered that it took it, or
+a later session has sent it after all, as to a server that was restored in between. A changelog that goes
+over the change and does not have it outweighs an answer, which may be from before a restore.
+
 What the session should have sent is decided by WINDOW (rule C) on the vectors that it compared; a change of
 that window that lies above all that was sent is held back, and no loss.
 
@@ -98,10 +102,14 @@ def find_lost(evidence: Evidence) -> Verdict:
     taken = {
         rid: {csn for csn, code in results.items() if code == 0} for rid, results in evidence.results.items()
     }
+    sessions = _in_order(evidence.sessions)
+    last_sent = _last_sent(sessions)
     judged: list[Judged] = []
     found: dict[tuple[int, Csn], Lost] = {}
-    for number, session in enumerate(_in_order(evidence.sessions)):
-        one = _judged(number, session, known, taken.get(session.consumer or 0, set()))
+    for number, session in enumerate(sessions):
+        rid = session.consumer or 0
+        has = _Has(evidence.histories.get(rid), taken.get(rid, set()), last_sent.get(rid, {}), number)
+        one = _judged(number, session, known, has)
         judged.append(one)
         for csn in one.lost:
             assert session.consumer is not None, "nobody lost it"
@@ -151,7 +159,38 @@ def _between(csns: list[Csn], after: Csn | None, upto: Csn) -> list[Csn]:
     return csns[low : bisect_right(csns, upto)]
 
 
-def _judged(number: int, session: Session, known: Mapping[int, list[Csn]], taken: set[Csn]) -> Judged:
+@dataclass(frozen=True, slots=True)
+class _Has:
+    """What else is known of a session's consumer.
+
+    Attributes:
+        history: its changelog.
+        taken: what it has answered well to.
+        last_sent: the last session that has sent it a change, by number; `number` is this one's.
+    """
+
+    history: History | None
+    taken: set[Csn]
+    last_sent: Mapping[Csn, int]
+    number: int
+
+    def __contains__(self, csn: Csn) -> bool:
+        found = None if self.history is None else self.history.holds(csn)
+        if found is not None:
+            return found
+        return csn in self.taken or self.last_sent.get(csn, -1) > self.number
+
+
+def _last_sent(sessions: Sequence[Session]) -> dict[int, dict[Csn, int]]:
+    """By consumer and change: the number of the last session that sent it, and came to its own end."""
+    found: dict[int, dict[Csn, int]] = {}
+    for number, one in enumerate(sessions):
+        if one.ended:
+            found.setdefault(one.consumer or 0, {}).update(dict.fromkeys(one.sent, number))
+    return found
+
+
+def _judged(number: int, session: Session, known: Mapping[int, list[Csn]], has: _Has) -> Judged:
     seen_generation, own_generation = session.generations
     decision = decide(
         Supplier(session.known, generation=own_generation),
@@ -169,7 +208,7 @@ def _judged(number: int, session: Session, known: Mapping[int, list[Csn]], taken
         csn
         for rid, upto in claims.items()
         for csn in _between(known.get(rid, []), session.seen.get(rid), upto)
-        if csn not in sent and csn not in taken
+        if csn not in sent and csn not in has
     }
     if session.consumer is None or seen_generation != own_generation:
         lost = set()
@@ -210,7 +249,9 @@ def _holes(
         for rid, csns in held.items():
             low = max(csns[0], history.purged.get(rid, csns[0]))
             for csn in _between(known.get(rid, []), low, csns[-1]):
-                if csn not in history.csns and csn not in taken.get(server, ()):
+                # That a server took its own change says nothing: it may have been restored since.
+                is_taken = csn in taken.get(server, ()) and csn.rid != server
+                if csn not in history.csns and not is_taken:
                     yield Lost(csn=csn, server=server, why=Why.HOLE)
 
 

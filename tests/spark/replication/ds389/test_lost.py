@@ -238,3 +238,60 @@ def test_the_document_of_a_verdict_is_json(sessions: list[Session]) -> None:
     assert {each["proved"] for each in document["lost"]} == {True}
     with pytest.raises(EvidenceUnreadable):
         session_of({"consumer_ruv": [], "supplier_ruv": [], "sent": ["x"]})
+
+
+CSNS = [Csn.of(1_000, n, 1) for n in range(6)]
+WHOLE = History({}, {1: CSNS[-1]}, frozenset(CSNS))
+
+
+def _session(*sent: int, ended: bool = True) -> Session:
+    """Of a consumer that has the first change, by a supplier that has all."""
+    seen, known = {1: CSNS[0]}, {1: CSNS[-1]}
+    changes = tuple(CSNS[number] for number in sent)
+    return Session(agreement="a", at=None, consumer=2, seen=seen, known=known, sent=changes, ended=ended)
+
+
+def test_a_change_that_the_consumer_has_after_all_is_not_lost() -> None:
+    """A session jumped over it; its consumer was restored since, and a later session brought it."""
+    jumped = _session(1, 3)
+    lost = find_lost(Evidence(histories={1: WHOLE}, sessions=[jumped])).lost
+    assert [each.csn for each in lost] == [CSNS[2]]
+    assert find_lost(Evidence(histories={1: WHOLE, 2: WHOLE}, sessions=[jumped])).lost == ()
+    later = [jumped, _session(1, 2, 3, 4, 5)]
+    assert find_lost(Evidence(histories={1: WHOLE}, sessions=later)).lost == ()
+    # One that broke off proves nothing, nor one from before.
+    for sessions in ([jumped, _session(1, 2, ended=False)], later[::-1]):
+        lost = find_lost(Evidence(histories={1: WHOLE}, sessions=sessions)).lost
+        assert [each.csn for each in lost] == [CSNS[2]]
+
+
+def test_what_a_server_took_before_it_was_restored_proves_nothing() -> None:
+    jumped = _session(1, 3)
+    results = {2: {CSNS[2]: 0}}
+    holed = History({}, {1: CSNS[-1]}, frozenset({*CSNS[:2], *CSNS[3:]}))
+    evidence = Evidence(histories={1: WHOLE, 2: holed}, sessions=[jumped], results=results)
+    [found] = find_lost(evidence).lost
+    assert (found.csn, found.server, found.why) == (CSNS[2], 2, Why.JUMPED)
+    # Its own changes, which it has written over: its access log outlives the restore.
+    own = History({}, {1: CSNS[-1]}, frozenset({*CSNS[:2], *CSNS[4:]}))
+    evidence = Evidence(histories={1: own, 2: WHOLE}, results={1: dict.fromkeys(CSNS, 0)})
+    lost = find_lost(evidence).lost
+    assert [(each.csn, each.server, each.why) for each in lost] == [
+        (CSNS[2], 1, Why.HOLE),
+        (CSNS[3], 1, Why.HOLE),
+    ]
+
+
+def test_a_session_in_which_the_supplier_died_is_no_less_a_session() -> None:
+    """No end of it is in the log: it was thrown away with the beginning of the next one."""
+    with gzip.open(LOGS / "s1-errors.gz", "rt") as lines:
+        text = lines.read().splitlines()
+    whole = read_sessions(text)
+    longest = max(whole, key=lambda one: len(one.sent))
+    ends = [at for at, line in enumerate(text) if "session end: state=" in line]
+    of_longest = next(
+        at for at in ends if at > max(n for n, line in enumerate(text) if longest.sent[-1] in line)
+    )
+    cut = read_sessions([*text[:of_longest], *text[of_longest + 1 :]])
+    assert [one.sent for one in cut] == [one.sent for one in whole]
+    assert [one.ended for one in cut].count(False) == 1
