@@ -104,8 +104,8 @@ def judge_clock(store: str, reading: Reading, limits: Limits) -> Iterator[Health
             servers=(store,),
             rid=reading.rid,
             detail=f"the CSN generator of {store} runs {offset} s ahead of its clock (nsState)",
-            advice="A peer's clock was ahead, or its own went back. It wears off as time passes; find the"
-            " server with SERVER_CLOCK_WRONG first.",
+            advice="A peer's clock was ahead, or its own went back, and all follow. It does not wear off, and"
+            " adds up: find the server with SERVER_CLOCK_WRONG before it is a day, which ends sessions.",
             measured=float(offset),
             limit=limit,
         )

@@ -41,9 +41,10 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The CSN generator of a server runs ahead of its clock, by what nsState says: it follows a peer"
         " that was ahead, or its clock went back.",
-        "Find the server whose clock is wrong (SERVER_CLOCK_WRONG, CSN_AHEAD). The offset wears off by"
-        " itself.",
-        Passes.MAYBE,
+        "Find the server whose clock is wrong (SERVER_CLOCK_WRONG, CSN_AHEAD), and keep the clocks by NTP."
+        " What peers follow does not wear off: each wrong clock adds to it; at a day 389 refuses sessions."
+        " Below that it does no harm; `ds389.clock.skew` says from when on it is a finding.",
+        Passes.NO,
     ),
     Entry(
         "SERVER_RESTORED",
