@@ -1,5 +1,7 @@
 """Page 3: the list of jobs, and one job with what it waits for, its progress, its events and its buttons."""
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -32,6 +34,10 @@ TOLD: Final = ["state", "warning", "throttle"]
 """Progress is a bar; a list of it would hide the rest."""
 VERBS: Final = ("pause", "resume", "abort", "retry")
 BOUNDS: Final = ("rows_per_s", "bytes_per_s", "intensity")
+GROUPED: Final = re.compile(r"[1-9]\d{0,2}(,\d{3})+")
+"""To some a thousand, to others one."""
+WAS: Final = "was."
+"""Before the name of a bound: what its field held when the page was made."""
 AGAIN: Final = frozenset({JobState.FAILED, JobState.ABORTED, JobState.ABANDONED})
 PAUSABLE: Final = frozenset({JobState.QUEUED, JobState.WAITING, JobState.RUNNING})
 router = new_router(include_in_schema=False)
@@ -129,34 +135,51 @@ def _scopes_of(request: Request, job: Mapping[str, Any]) -> frozenset[str]:
     """What the request needed that made a job; all, where this version knows its kind no more."""
     try:
         return frozenset(map(str, request.app.state.scopes_of(job["kind"], job["params"])))
-    except NotFound:
+    except JobKindUnknown:
         return frozenset(map(str, STARTING))
 
 
 async def _bounds(request: Request, api: Api, job: Mapping[str, Any]) -> frozenset[str]:
-    """The bounds of a throttle that it keeps."""
+    """The bounds of a throttle that it keeps; none, where this version knows its kind no more."""
     if JobState(job["state"]) in TERMINAL:
         return frozenset()
     store = None if job["store"] is None else await api.find("stores", job["store"])
     if job["store"] is not None and store is None:
         return frozenset()
     kind = None if store is None else StoreKind(store["kind"])
-    return frozenset(request.app.state.bounds_of(job["kind"], job["params"], kind))
+    try:
+        return frozenset(request.app.state.bounds_of(job["kind"], job["params"], kind))
+    except JobKindUnknown:
+        return frozenset()
 
 
 @router.post("/console/jobs/{job_id}/throttle")
 async def post_throttle(act: ActDep, job_id: str) -> Response:
-    """Replace the bounds of a job; an empty field takes its bound away."""
-    await act.send("PATCH", "jobs", job_id, "throttle", body={name: _bound(act, name) for name in BOUNDS})
+    """Replace the bounds of a job; an empty field takes its bound away.
+
+    A field that is as the page showed it leaves its bound as it is by now: somebody else may have set it.
+    """
+    asked = {name: _bound(act, name) for name in BOUNDS}
+    untouched = [name for name in BOUNDS if act.fields.get(WAS + name) == act.fields.get(name, "")]
+    if untouched:
+        now = (await act.api.get("jobs", job_id))["throttle"]["requested"] or {}
+        asked |= {name: now.get(name) for name in untouched}
+    await act.send("PATCH", "jobs", job_id, "throttle", body=asked)
     return show_again(f"/console/jobs/{job_id}")
 
 
 def _bound(act: ActDep, name: str) -> float | None:
-    given = act.fields.get(name, "").strip().replace(",", ".")
+    given = act.fields.get(name, "").strip()
+    if GROUPED.fullmatch(given):
+        detail = f"{name}: {given} may be {given.replace(',', '')} or {given.replace(',', '.')}; write it so"
+        raise Unprocessable(detail, code="INVALID_REQUEST")
     try:
-        return float(given) if given else None
+        found = float(given.replace(",", ".")) if given else None
     except ValueError:
-        raise Unprocessable(f"{name}: a number, or nothing", code="INVALID_REQUEST") from None
+        found = math.nan
+    if found is not None and not math.isfinite(found):
+        raise Unprocessable(f"{name}: a number, or nothing", code="INVALID_REQUEST")
+    return found
 
 
 @router.post("/console/jobs/{job_id}/{verb}")

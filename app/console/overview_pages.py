@@ -38,6 +38,7 @@ async def get_overview(
 
 async def _shown(request: Request, signed_in: SignedIn, api: Api, page_token: str) -> Response:
     found = await api.get("overview", page_token=page_token or None)
+    work = _work(found)
     return render(
         request,
         "overview.html",
@@ -45,7 +46,10 @@ async def _shown(request: Request, signed_in: SignedIn, api: Api, page_token: st
         found=found,
         stores=found["stores"],
         asked_code="",
-        work=_work(found),
+        work=work,
+        more_work=max(0, sum(found["counters"]["jobs"].values()) - len(work)),
+        more_backups=max(0, found["counters"]["backups"] - len(found["backups"])),
+        is_part=bool(page_token or found["next_page_token"]),
         due=_due(found),
     )
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from app.jobs.running.waits import PLANNED
+from app.jobs.states import JobState
 from app.kit.durations import parse_duration
 
 NONE: Final = "–"
@@ -26,7 +28,11 @@ ENUMS: Final = frozenset(
 )
 """Fields whose values are names of the API, though they may be of one word."""
 GIVEN: Final = frozenset(
-    {"", "application", "directory", "kind", "label", "name", "path", "table", "user", "where"}
+    {"", "actor", "application", "channel", "channel_id", "channels", "children", "cluster", "consumer"}
+    | {"database", "databases", "directory", "end_key", "file", "files", "granted_by", "host", "hostname"}
+    | {"key", "keys", "kind", "label", "name", "node", "node_id", "nodes", "path", "prefix", "requested_by"}
+    | {"sample", "schema", "start_key", "store", "stores", "suffix", "supplier", "table", "time_column"}
+    | {"tool", "url", "user", "where"}
 )
 """Fields whose values are the names of others, however they are written."""
 ROWS_MAX: Final = 100
@@ -123,13 +129,34 @@ def measured(value: float | None, unit: str) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A share of the whole."""
-    return NONE if fraction is None else f"{100 * fraction:.0f} %"
+    """A share of the whole; 100 % is all of it, and 0 % nothing."""
+    if fraction is None:
+        return NONE
+    shown = round(100 * fraction)
+    if 0 < fraction < 1:
+        shown = min(99, max(1, shown))
+    return f"{shown} %"
 
 
-def pretty(value: Any) -> str:
-    """JSON for people."""
-    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False)
+def is_foreseen(job: Mapping[str, Any], eta: str | None, now: datetime | None = None) -> bool:
+    """Whether the end that a job has told still holds: it works, or waits only for what was reckoned with.
+
+    Args:
+        now: an end that lies before it is none any more; None: whoever shows it shows no distance.
+    """
+    if eta is None or (now is not None and instant(eta) <= now):
+        return False
+    causes = (
+        [job["waits_for"]] if job.get("waits_for") else [each["kind"] for each in job.get("waiting_on") or ()]
+    )
+    is_held = job["state"] != JobState.RUNNING
+    return not is_held or (job["state"] == JobState.WAITING and bool(causes) and PLANNED.issuperset(causes))
+
+
+def pretty(value: Any, most: int | None = None) -> str:
+    """JSON for people; so many characters of it, or all."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False)
+    return text if most is None or len(text) <= most else f"{text[:most]}\n… cut: the API has all of it"
 
 
 def words(name: str) -> str:
@@ -206,9 +233,19 @@ def shape(value: Any, name: str = "") -> str:
             if name.endswith(("_s", "seconds"))
             else "number"
         )
-    if INSTANT.fullmatch(str(value)):
+    text = str(value)
+    if INSTANT.fullmatch(text) and _is_read(instant, text):
         return "instant"
-    return "duration" if DURATION.fullmatch(str(value)) else "text"
+    return "duration" if DURATION.fullmatch(text) and _is_read(parse_duration, text) else "text"
+
+
+def _is_read(read: Callable[[str], Any], text: str) -> bool:
+    """Whether a text of anybody is what it looks like: `PT` is a country, `P1DT` nothing."""
+    try:
+        read(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def plain(value: Any, name: str) -> str:
@@ -282,6 +319,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "pretty": pretty,
     "words": words,
     "instant": instant,
+    "is_foreseen": is_foreseen,
     "prose": prose,
     "decoded": decoded,
     "filled": filled,

@@ -46,5 +46,5 @@ def tell(job: Mapping[str, Any]) -> list[str]:
     try:
         model = BatchResult if job["kind"] == JOB_BATCH else verb_of(job["kind"], job["params"]).result
         return list(TELLS[model.__name__](result))
-    except (JobKindUnknown, KeyError, TypeError):
+    except (JobKindUnknown, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return []
