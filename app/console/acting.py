@@ -10,9 +10,10 @@ from app.auth.scopes import Scope
 from app.console.calls import Api, Query
 from app.console.forms import ActionDep
 from app.console.sessions import ApiDep
-from app.errors import ScopeMissing, Unprocessable
+from app.errors import BadRequest, ScopeMissing, Unprocessable
 
 KEY: Final = "key"
+KEY_MAX_CHARS: Final = 255
 REASON_MAX_CHARS: Final = 500
 
 
@@ -22,7 +23,7 @@ class Act:
     def __init__(self, api: Api, fields: Mapping[str, str]) -> None:
         self.api = api
         self.fields = {name: value for name, value in fields.items() if name != KEY}
-        self._key = fields.get(KEY)
+        self._key = _key_of(fields)
 
     @property
     def reason(self) -> str | None:
@@ -49,6 +50,17 @@ class Act:
         """
         headers = {} if not self._key else {"Idempotency-Key": self._key}
         return await self.api.call(method, *path, query=query, body=body, headers=headers, reason=self.reason)
+
+
+def _key_of(fields: Mapping[str, str]) -> str | None:
+    """What makes that a form acts once.
+
+    Raises: BadRequest: CONSOLE_FORM_INVALID: it cannot stand in a header.
+    """
+    key = fields.get(KEY)
+    if key and not (len(key) <= KEY_MAX_CHARS and key.isascii() and key.isprintable() and " " not in key):
+        raise BadRequest("the form cannot be read; open the page again", code="CONSOLE_FORM_INVALID")
+    return key
 
 
 def show_again(url: str) -> Response:

@@ -6,6 +6,7 @@ Rules:
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -167,9 +168,15 @@ def _value(field: Field, given: Mapping[str, str]) -> Any:
 
 def _read(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        found = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         return text
+    return text if found in (math.inf, -math.inf) else found
+
+
+def _no_number(text: str) -> float:
+    """JSON has no `NaN` and no `Infinity`: they are sent as they are written."""
+    raise ValueError(text)
 
 
 def given_of(fields: Sequence[Field], body: Mapping[str, Any]) -> dict[str, str]:
@@ -181,9 +188,10 @@ def given_of(fields: Sequence[Field], body: Mapping[str, Any]) -> dict[str, str]
         value = value.get(inner) if inner and isinstance(value, Mapping) else value
         if value is None:
             continue
-        if field.form == "several":
+        is_list = isinstance(value, list)
+        if field.form == "several" and is_list:
             given |= {f"{field.name}.{each}": "yes" for each in value}
-        elif field.form == "lines":
+        elif field.form == "lines" and is_list:
             given[field.name] = "\n".join(str(each) for each in value)
         elif field.form == "flag":
             given[field.name] = "yes" if value else ""

@@ -33,7 +33,7 @@ def read_given(text: str) -> dict[str, Any]:
     """
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise BadRequest("the form cannot be read", code="CONSOLE_FORM_INVALID")

@@ -1,6 +1,7 @@
 """The page of a plan: it waits until the plan is made, shows it, and runs exactly this one."""
 
 import json
+import math
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Request
@@ -113,6 +114,7 @@ def _run_body(
 
 def _number(text: str) -> int | float | str:
     try:
-        return int(text) if text.isdigit() else float(text)
+        found = int(text) if text.isdigit() else float(text)
     except ValueError:
         return text
+    return found if isinstance(found, int) or math.isfinite(found) else text

@@ -57,6 +57,12 @@ def _of_stranded(plan: Plan) -> Iterator[Loss]:
 def _of_log(plan: Plan) -> Iterator[Loss]:
     for each in plan.get("erase", ()):
         yield Loss(each["code"], count(each["entries"], "entries"), size(each["bytes"]))
+    deleted = [each for each in plan.get("files", ()) if each.get("deleted")]
+    if deleted:
+        whole = count(len(deleted), "files")
+        yield Loss(
+            "whole files that JE has put aside", whole, size(sum(each["size_bytes"] for each in deleted))
+        )
 
 
 @dataclass(frozen=True, slots=True)
