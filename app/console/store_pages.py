@@ -105,13 +105,23 @@ def _by_interest(parameters: list[Any]) -> list[Any]:
 
 @router.get("/console/stores/{store_id}/parts/{part}")
 async def get_part(
-    request: Request, signed_in: SignedInDep, api: ApiDep, store_id: str, part: str
+    request: Request,
+    signed_in: SignedInDep,
+    api: ApiDep,
+    store_id: str,
+    part: str,
+    reading: Annotated[int | None, Query(ge=0, le=9)] = None,
+    page_token: Annotated[Text, Query(max_length=2_000)] = "",
 ) -> Response:
-    """What a store has by its kind: a part of its page, or a page of its own where no script runs."""
+    """What a store has by its kind: a part of its page, or a page of its own where no script runs.
+
+    Args:
+        reading: one of its lists alone, from `page_token` on.
+    """
     found = PARTS.get(part)
     if found is None:
         raise NotFound("there is no such part of a store")
-    shown = await found.read(api, store_id)
+    shown = await found.read(api, store_id, reading, page_token)
     return render(request, "part.html", signed_in, store_id=store_id, part=found, shown=shown)
 
 

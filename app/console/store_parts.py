@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from app.console.calls import Api, Refused
 from app.console.words import decoded
+from app.errors import NotFound
 from app.stores.models import StoreKind
 
 PAGE: Final = 25
@@ -35,17 +36,24 @@ class Reading:
     coded: tuple[str, ...] = ()
     nothing: str = "None."
 
-    async def read(self, api: Api, store_id: str) -> dict[str, Any]:
-        """Its answer, or why there is none: one refusal does not hide the others."""
-        query = {"page_size": PAGE} if self.columns else {}
+    async def read(self, api: Api, store_id: str, page_token: str = "") -> dict[str, Any]:
+        """Its answer, or why there is none: one refusal does not hide the others.
+
+        Args:
+            page_token: of a list, the page that is wanted; empty: the first.
+        """
+        query: dict[str, str | int] = {"page_size": PAGE} if self.columns else {}
+        query |= {"page_token": page_token} if page_token else {}
         shown = {"title": self.title, "columns": self.columns, "refused": None, "rows": None, "fields": None}
-        shown["nothing"] = self.nothing
+        shown |= {"nothing": self.nothing, "next_page_token": ""}
         try:
             found = await self._ask(api, store_id, query)
             if self.told_by_one:
-                found = {"items": await self._whole(api, store_id, found["items"])}
+                found |= {"items": await self._whole(api, store_id, found["items"])}
         except Refused as error:
             return shown | {"refused": error, "pages": None}
+        if self.columns:
+            shown["next_page_token"] = found.get("next_page_token", "")
         for row in found["items"] if self.coded else ():
             row |= {name: _text_of(row[name]) for name in self.coded}
         pages = f"/console/stores/{store_id}/{self.pages}/" if self.pages else None
@@ -54,7 +62,7 @@ class Reading:
             "rows" if self.columns else "fields": found["items"] if self.columns else found,
         }
 
-    async def _ask(self, api: Api, store_id: str, query: Mapping[str, int]) -> Any:
+    async def _ask(self, api: Api, store_id: str, query: Mapping[str, str | int]) -> Any:
         if self.by is None:
             return await api.get("stores", store_id, *self.path, **query)
         if self.by in ("", "id"):
@@ -94,9 +102,23 @@ class Part:
     template: str | None = None
     asks_target: bool = False
 
-    async def read(self, api: Api, store_id: str) -> Sequence[Mapping[str, Any]]:
-        """All that it shows."""
-        return [await reading.read(api, store_id) for reading in self.readings]
+    async def read(
+        self, api: Api, store_id: str, only: int | None = None, page_token: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """All that it shows, each list from its beginning.
+
+        Args:
+            only: the place of the one reading that is wanted, of which `page_token` is a page.
+        Raises: NotFound: there is no such reading.
+        """
+        if only is None:
+            return [
+                await reading.read(api, store_id) | {"place": place}
+                for place, reading in enumerate(self.readings)
+            ]
+        if only >= len(self.readings):
+            raise NotFound("there is no such list")
+        return [await self.readings[only].read(api, store_id, page_token) | {"place": only}]
 
 
 _CYCLES: Final = ("id", "state", "mode", "started_at", "ended_at", "files", "incomplete", "job_id")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from app.console.calls import Api
+from app.console.calls import Api, Refused
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
 from app.kit.http.routing import new_router
@@ -13,6 +13,7 @@ from app.kit.values import Text
 
 PAGE_SIZE: Final = 50
 VERIFIED_MAX: Final = 20_000
+CONFLICT: Final = 409
 FILTERS: Final = ("action", "actor", "store", "subject_id", "created_after", "created_before")
 Filter = Annotated[Text, Query(max_length=120)]
 router = new_router(include_in_schema=False)
@@ -63,6 +64,17 @@ async def get_system(
 ) -> Response:
     """Instances, the Spark pool, and tokens without their secrets, where the token may see them."""
     instances = await api.find("instances", page_size=100)
-    pool = await api.find("spark-pool")
+    pool, no_pool = await _pool(api)
     tokens = await api.find("tokens", page_size=PAGE_SIZE, page_token=page_token or None)
-    return render(request, "system.html", signed_in, instances=instances, pool=pool, tokens=tokens)
+    values = {"instances": instances, "pool": pool, "no_pool": no_pool, "tokens": tokens}
+    return render(request, "system.html", signed_in, **values)
+
+
+async def _pool(api: Api) -> tuple[Any, Refused | None]:
+    """The Spark pool, or why this instance has none; neither: the token does not see it."""
+    try:
+        return await api.find("spark-pool"), None
+    except Refused as error:
+        if error.status != CONFLICT:
+            raise
+        return None, error

@@ -27,8 +27,8 @@ async def get_backups(
     """The newest backups and the protections that hold, of one page of stores."""
     found = await api.get("stores", kind="JE", page_size=STORES_MAX, page_token=page_token or None)
     names = [store["id"] for store in found["items"]]
-    backups = await _of_all(api, names, "backup-sessions", state=None)
-    protections = await _of_all(api, names, "protections", state="ACTIVE")
+    backups, cut_backups = await _of_all(api, names, "backup-sessions", state=None)
+    protections, cut_protections = await _of_all(api, names, "protections", state="ACTIVE")
     return render(
         request,
         "backups.html",
@@ -36,14 +36,24 @@ async def get_backups(
         stores=names,
         backups=backups,
         protections=protections,
+        cut_backups=cut_backups,
+        cut_protections=cut_protections,
+        shown_max=SHOWN_MAX,
         next_token=found["next_page_token"],
     )
 
 
-async def _of_all(api: Api, stores: list[str], what: str, *, state: str | None) -> list[dict[str, Any]]:
-    """One page of each store; a store that went meanwhile has none."""
+async def _of_all(
+    api: Api, stores: list[str], what: str, *, state: str | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """One page of each store, and the stores that have more; a store that went meanwhile has none."""
     lists = await asyncio.gather(
         *(api.find("stores", store, what, state=state, page_size=SHOWN_MAX) for store in stores)
     )
     rows = [row for each in lists if each is not None for row in each["items"]]
-    return sorted(rows, key=lambda row: row["created_at"], reverse=True)
+    cut = [
+        store
+        for store, each in zip(stores, lists, strict=True)
+        if each is not None and each["next_page_token"]
+    ]
+    return sorted(rows, key=lambda row: row["created_at"], reverse=True), cut

@@ -47,6 +47,7 @@ async def get_schedules(
     schedules = await api.get("schedules", page_size=PAGE_SIZE, page_token=page_token or None)
     windows = await api.get("windows", page_size=PAGE_SIZE)
     values = {"schedules": schedules["items"], "windows": windows["items"]}
+    values["more_windows"] = bool(windows["next_page_token"])
     return render(request, "schedules.html", signed_in, next_token=schedules["next_page_token"], **values)
 
 
