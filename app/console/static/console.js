@@ -3,7 +3,13 @@
 (() => {
   const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const TICK_MS = 5000;
+  const SENT_MS = 30000;
+  const OFF_MIN_MS = 15000;
   const two = (number) => String(number).padStart(2, "0");
+  // Ages are by the service's clock: that of a desk may be minutes off. A page that loads slowly is no such clock.
+  const told = Date.parse(document.documentElement.dataset.now);
+  const apart = told - Date.now();
+  const offMs = Math.abs(apart) > OFF_MIN_MS ? apart : 0;
 
   function local(at) {
     const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
@@ -22,7 +28,7 @@
   }
 
   function distance(at) {
-    const seconds = (Date.now() - at) / 1000;
+    const seconds = (Date.now() + offMs - at) / 1000;
     return seconds >= 0 ? `${lasting(seconds)} ago` : `in ${lasting(-seconds)}`;
   }
 
@@ -38,12 +44,39 @@
     }
   }
 
-  document.addEventListener("htmx:afterSwap", times);
-  // What somebody is typing stays as it is when the page around it comes anew.
+  // A link that is asked for something is replaced by the answer: who came by keyboard goes on from there.
+  function goOn({ target, requestConfig }) {
+    if (requestConfig?.elt?.tagName !== "A" || document.activeElement !== document.body) return;
+    target.tabIndex = -1;
+    target.focus();
+  }
+
+  function refuse({ elt, xhr }) {
+    if (elt.tagName !== "A") return;
+    const said = elt.parentElement.querySelector("[role=alert]") || document.createElement("span");
+    said.className = "fault";
+    said.setAttribute("role", "alert");
+    elt.parentElement.append(said);
+    said.textContent = ` Nothing was shown${xhr?.status ? ` (HTTP ${xhr.status})` : ""}: try again in a moment.`;
+  }
+
+  document.addEventListener("htmx:afterSwap", ({ detail }) => {
+    times();
+    goOn(detail);
+  });
+  for (const lost of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
+    document.addEventListener(lost, ({ detail }) => refuse(detail));
+  }
+  // What somebody is typing stays as it is when the page around it comes anew; so does a form that is on its way:
+  // with its key a second click acts no second time.
   if (window.Idiomorph) {
     window.Idiomorph.defaults.callbacks.beforeNodeMorphed = (old) =>
-      !(old instanceof Element && old.hasAttribute("data-keep"));
+      !(old instanceof Element && (old.hasAttribute("data-keep") || old.hasAttribute("data-sent")));
   }
+  document.addEventListener("submit", ({ target }) => {
+    target.setAttribute("data-sent", "");
+    setTimeout(() => target.removeAttribute("data-sent"), SENT_MS);
+  });
   const zone = document.getElementById("zone");
   if (zone) {
     const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
