@@ -11,15 +11,17 @@ from prometheus_client.core import (
 from sqlalchemy import func, or_
 from sqlmodel import col, select
 
+from app.db import UtcDateTime
 from app.figures.rows import Figure
 from app.figures.sums import NOTED, Name, labels_of
 from app.jobs.counting import ABORT_BUCKETS_S, BEYOND
 from app.jobs.rows import Job
 from app.jobs.running.waits import waits_now
-from app.jobs.states import HELD, JobState
+from app.jobs.states import HELD, TERMINAL, JobState
 from app.metrics.health import Figures, health_families
 from app.metrics.scope import Scrape
 from app.stores.rows import Store
+from app.verbs.table import CARRIERS, VERBS
 
 
 def job_families(scrape: Scrape) -> Iterable[Metric]:
@@ -48,10 +50,13 @@ def _jobs(scrape: Scrape) -> Metric:
 
 
 def _oldest_queued(scrape: Scrape) -> Metric:
-    query = select(func.min(Job.created_at)).where(Job.state == JobState.QUEUED)
+    since = func.coalesce(Job.waiting_since, Job.created_at)
+    query = select(func.min(since, type_=UtcDateTime)).where(Job.state == JobState.QUEUED)
     oldest = scrape.db.exec(query.where(scrape.sees(Job.store))).one()
     return GaugeMetricFamily(
-        "lethe_queue_oldest_age_seconds", "Age of the oldest QUEUED job.", value=scrape.age_s(oldest)
+        "lethe_queue_oldest_age_seconds",
+        "How long the job that is QUEUED longest has been so.",
+        value=scrape.age_s(oldest),
     )
 
 
@@ -100,10 +105,13 @@ def _added(rows: Iterable[tuple[str, list[str], float]]) -> dict[tuple[str, ...]
 
 
 def _ended(figures: Figures) -> Metric:
+    """Zeros too: what first appears as a one is no increase, and the first that fails would alert nobody."""
     family = CounterMetricFamily(
         "lethe_jobs_ended", "Jobs that have ended, forgotten ones too.", labels=["kind", "state"]
     )
-    for (kind, state), number in sorted(_added(figures[Name.JOBS_ENDED]).items()):
+    kinds = {verb.kind for verb in VERBS} | set(CARRIERS)
+    none = {(kind, state.value): 0.0 for kind in kinds for state in TERMINAL}
+    for (kind, state), number in sorted((none | _added(figures[Name.JOBS_ENDED])).items()):
         family.add_metric([kind, state], number)
     return family
 
