@@ -153,10 +153,12 @@ _ALL: Final = (
             Reading("Protections", ("protections",), _PROTECTIONS),
         ),
     ),
+    # At JE the names of databases are texts; at a replica they are bytes, in base64.
+    Part("log-extinctions", "Extinctions", (_K.JE,), (Reading("", ("extinctions",), _EXTINCTIONS),)),
     Part(
         "extinctions",
         "Extinctions",
-        (_K.JE, _K.REPLICA),
+        (_K.REPLICA,),
         (Reading("", ("extinctions",), _EXTINCTIONS, coded=("databases",)),),
     ),
     Part("agreements", "Agreements", (_K.REPLICA,), (Reading("", ("agreements",)),), "agreements.html"),

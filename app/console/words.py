@@ -176,8 +176,11 @@ def filled(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(text: str) -> str:
-    """Bytes in base64 as the text that they are, or as hexadecimal digits."""
-    found = base64.b64decode(text)
+    """Bytes in base64 as the text that they are, or as hexadecimal digits; what is no base64 as it is."""
+    try:
+        found = base64.b64decode(text)
+    except ValueError:
+        return text
     shown = found.decode(errors="replace")
     return shown if shown.isprintable() and "\ufffd" not in shown else found.hex()
 

@@ -69,3 +69,37 @@ def test_throttle_is_a_number(fleet: Fleet, browser: Browser, text: str) -> None
     fleet.add(job)
     answer = browser.post(f"/console/jobs/{job.id}/throttle", rows_per_s=text, reason="why")
     assert answer.status_code == 422, answer.text
+
+
+ODD_TIMES = ("PT", "P99999999999999D", "-PT1H", "PT1H\x01", "1 h", "PT1e9H", "٣")
+
+
+@pytest.mark.parametrize("text", ODD_TIMES)
+def test_duration_that_is_none_is_told_at_its_field(browser: Browser, text: str) -> None:
+    fields = {"name": "w", "kind": "DENY", "cron": "0 3 * * *", "time_zone": "UTC", "reason": "why"}
+    answer = browser.post("/console/windows/new", duration=text, **fields)
+    assert answer.status_code == 422, answer.text
+    assert "field-duration-fault" in answer.text
+    answer = browser.post("/console/stores/shop/suspend", duration=text, reason="why")
+    assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.parametrize(
+    "zone", ["Mars/Olympus", "../../etc/passwd", "/etc/passwd", "UTC\x01", "utc ", "Europe", "a" * 3_000]
+)
+def test_time_zone_that_is_none_is_told_at_its_field(browser: Browser, zone: str) -> None:
+    fields = {"name": "w", "kind": "DENY", "cron": "0 3 * * *", "duration": "PT1H", "reason": "why"}
+    answer = browser.post("/console/windows/new", time_zone=zone, **fields)
+    if zone.strip() != "utc":
+        assert answer.status_code == 422, answer.text
+        assert "field-time_zone-fault" in answer.text
+    fields = {
+        "name": "s",
+        "verb": "PURGE",
+        "body": "{",
+        "cron": "* * 31 2 *",
+        "reason": "why",
+        "store": "shop",
+    }
+    answer = browser.post("/console/schedules/new", time_zone=zone, **fields)
+    assert answer.status_code == 422, answer.text
