@@ -14,11 +14,10 @@ from app.console.acting import ActDep, show_again
 from app.console.acts.choices import StoreAct
 from app.console.calls import Api
 from app.console.rendering import render
-from app.console.results.table import tell
+from app.console.results.table import ODD, tell
 from app.console.sessions import ApiDep, SignedInDep
 from app.errors import NotFound, Unprocessable
 from app.jobs.api import STARTING
-from app.jobs.errors import JobKindUnknown
 from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.states import TERMINAL, JobState
 from app.kit.http.routing import new_router
@@ -95,7 +94,7 @@ def _plan_page(job: Mapping[str, Any]) -> str | None:
     try:
         kind, params = CARRIERS[JOB_PLAN].carried(job["params"])
         verb = verb_of(kind, params)
-    except JobKindUnknown:
+    except ODD:
         return None
     act = StoreAct(verb, params["kind"] if verb.acts else None)
     return f"/console/stores/{job['store']}/acts/{act.key}/plans/{job['id']}"
@@ -135,7 +134,7 @@ def _scopes_of(request: Request, job: Mapping[str, Any]) -> frozenset[str]:
     """What the request needed that made a job; all, where this version knows its kind no more."""
     try:
         return frozenset(map(str, request.app.state.scopes_of(job["kind"], job["params"])))
-    except JobKindUnknown:
+    except ODD:
         return frozenset(map(str, STARTING))
 
 
@@ -149,7 +148,7 @@ async def _bounds(request: Request, api: Api, job: Mapping[str, Any]) -> frozens
     kind = None if store is None else StoreKind(store["kind"])
     try:
         return frozenset(request.app.state.bounds_of(job["kind"], job["params"], kind))
-    except JobKindUnknown:
+    except ODD:
         return frozenset()
 
 

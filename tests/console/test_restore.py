@@ -16,6 +16,7 @@ import pytest
 
 from tests.console.browsing import csrf_of, signed_in
 from tests.console.conftest import MakeShop
+from tests.http.environments import write_small
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop, accepted, wait_for
 
@@ -202,3 +203,18 @@ def test_what_is_posted_by_others_is_shown_inert(
     assert "<script>document" not in answer.text
     assert "&lt;script&gt;document" in answer.text
     assert json.dumps(hostile) not in answer.text
+
+
+def test_archive_of_a_store_whose_name_another_kind_bears_by_now_has_a_page(
+    operator: httpx.Client, make_shop: MakeShop, http: httpx.Client, roots: Path
+) -> None:
+    # An environment has no address: the page was 500.
+    shop, job = archived(make_shop, http)
+    assert http.delete(f"/v1/stores/{shop.id}", headers={"If-Match": shop.etag()}).status_code == 204
+    directory = write_small(roots / f"environment-{shop.id}")
+    body = {"id": shop.id, "kind": "JE", "path": str(directory)}
+    assert http.post("/v1/stores", json=body).status_code == 201
+    page = operator.get(f"/console/archives/{job}")
+    assert page.status_code == 200, page.text
+    assert 'name="into.file"' in page.text
+    assert 'name="into.schema"' not in page.text

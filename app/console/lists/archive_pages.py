@@ -52,7 +52,8 @@ def _may(caller: Caller, field: str) -> bool:
 
 def _has(store: Mapping[str, Any] | None, field: str) -> bool:
     if field == "into.schema":
-        return store is not None and not store["url"].startswith("sqlite")
+        # Another one may bear the name by now, such as a JE environment, which has no address.
+        return store is not None and not (store["url"] or "sqlite").startswith("sqlite")
     return field != "into.live" or store is not None
 
 

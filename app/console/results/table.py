@@ -14,6 +14,8 @@ from app.jobs.batches.service import JOB_BATCH
 from app.jobs.errors import JobKindUnknown
 from app.verbs.table import verb_of
 
+ODD: Final = (JobKindUnknown, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What is raised by parameters or a result of a version whose forms are others."""
 Tell = Callable[[Mapping[str, Any]], Iterable[str]]
 TELLS: Final[Mapping[str, Tell]] = {
     "PurgeResult": purges.purge,
@@ -46,5 +48,5 @@ def tell(job: Mapping[str, Any]) -> list[str]:
     try:
         model = BatchResult if job["kind"] == JOB_BATCH else verb_of(job["kind"], job["params"]).result
         return list(TELLS[model.__name__](result))
-    except (JobKindUnknown, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+    except ODD:
         return []
