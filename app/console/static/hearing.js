@@ -68,11 +68,10 @@
       this.stream = mine;
       this.heardAt = Date.now();
       mine.addEventListener("refresh", (event) => this.refresh(event.data));
+      // That it is open says nothing: a proxy that buffers hands on the head alone. A stream begins with a word.
       mine.onopen = () => {
         this.heardAt = Date.now();
-        this.isHeard = true;
         this.pauseMs = RETRY_FIRST_MS;
-        this.tellAll({ isHeard: true, ask: false });
       };
       mine.onerror = () => this.lost(mine);
     }
@@ -90,6 +89,7 @@
 
     refresh(topic) {
       this.heardAt = Date.now();
+      this.isHeard = true;
       const isForAll = topic === EVERYBODY || this.isOverfull();
       for (const [tell, wanted] of this.windows) {
         if (isForAll || wanted.topic === topic) tell({ isHeard: true, ask: true });
@@ -109,7 +109,7 @@
     watch() {
       this.forget();
       if (!this.stream || Date.now() - this.heardAt < SILENT_MAX_MS) return;
-      this.tellAll({ isHeard: false, ask: false });
+      this.tellAll({ isHeard: false, ask: true });
       this.open();
     }
   }

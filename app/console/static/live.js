@@ -113,7 +113,7 @@
     } else if (!document.hidden) {
       askLater();
     }
-    if (isHeard || !isAnswered) tell();
+    if (isHeard || !isAnswered || document.getElementById("connection")?.textContent) tell();
   });
   setInterval(watch, WATCH_MS);
   setInterval(() => document.hidden || hear(true), HERE_MS);
