@@ -259,6 +259,7 @@ def _signals(*numbers: int) -> Iterator[socket.socket]:
 def migrate(settings: Settings) -> int:
     """Bring the metadata to head; returns the exit code."""
     configure_logging()
+    os.umask(0o077)
     try:
         database = open_metadata(settings)
         with using(settings.data_dir):
@@ -275,6 +276,7 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
     Returns: the exit code, and what was done.
     """
     configure_logging()
+    os.umask(0o077)
     try:
         database = open_metadata(settings)
         if database.is_sqlite and not Path(database.url.database or "").is_file():

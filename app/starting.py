@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import socket
+import sqlite3
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -233,10 +234,21 @@ def bring_to_head(database: Database, *, may_migrate: bool) -> None:
         if not (database.is_sqlite or may_migrate):
             raise Misconfigured("the metadata is not at head: run `lethe migrate`, or serve with --migrate")
         if revision is not None:
-            copy = copy_before_upgrade(database, revision)
-            if copy is not None:
-                logger.info("metadata copied before its upgrade", copy=str(copy))
+            _copy_first(database, revision)
         upgrade(database)
+
+
+def _copy_first(database: Database, revision: str) -> None:
+    try:
+        copy = copy_before_upgrade(database, revision)
+    except (sqlite3.Error, OSError) as error:
+        path = Path(database.url.database or "")
+        raise Misconfigured(
+            f"the metadata cannot be copied before its upgrade, and was not changed: {error}. Make room in"
+            f" {path.absolute().parent} for another copy of {path.name}, and start again"
+        ) from error
+    if copy is not None:
+        logger.info("metadata copied before its upgrade", copy=str(copy))
 
 
 @contextmanager

@@ -1,9 +1,12 @@
 """Bring a metadata database to head, or tell where it stands; the same on SQLite and PostgreSQL."""
 
+import fcntl
+import glob
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +36,13 @@ ADVISORY_KEY = 5_104_104_101  # one migration at a time on one PostgreSQL
 TURN_MAX = "15min"
 """How long a migration waits for another one, or for a backup that is being made, in PostgreSQL's words."""
 TURN_MAX_MS = 15 * 60 * 1000
+TAKEN_WITHIN_MS = 400
+"""How long one table is waited for: less than the server waits before it ends one of two in a deadlock."""
+TAKEN_FIRST = ("idempotency_keys", "counters", "jobs", "stores")
+"""As most transactions begin: who is in one of them ends it, and nobody begins another."""
+HELD_UP = ("40P01", "55P03")
+"""A deadlock, a lock that did not come in time."""
+PAUSE_S = 1.0
 _ALONE = (
     "set local statement_timeout = 0",  # a large table is rewritten, or gets an index
     "set local idle_in_transaction_session_timeout = 0",
@@ -52,11 +62,47 @@ def _config() -> "Config":
 
 
 def upgrade(database: Database) -> None:
-    """Run all missing migrations in one transaction, after whoever migrates just now."""
-    with database.engine.connect() as connection, _patient(connection), connection.begin():
-        if not database.is_sqlite:
-            await_turn(connection)
-        upgrade_within(connection, "head")
+    """Run all missing migrations in one transaction, after whoever migrates just now.
+
+    Instances that run beside it hold its tables for moments, each in an order of its own. It takes all tables
+    first, and begins anew where it would have to wait long for one: else two would wait for each other.
+    """
+    until_s = time.monotonic() + TURN_MAX_MS / 1000
+    while not _is_upgraded(database, is_last=time.monotonic() >= until_s):
+        time.sleep(PAUSE_S)
+
+
+def _is_upgraded(database: Database, *, is_last: bool) -> bool:
+    """One try; False: instances at work stood in its way."""
+    has_turn = False
+    try:
+        with database.engine.connect() as connection, _patient(connection), connection.begin():
+            if not database.is_sqlite:
+                await_turn(connection)
+                has_turn = True
+                _take_tables(connection)
+            upgrade_within(connection, "head")
+    except sa.exc.OperationalError as error:
+        if is_last or not has_turn or getattr(error.orig, "sqlstate", None) not in HELD_UP:
+            raise
+        return False
+    return True
+
+
+def _take_tables(connection: sa.Connection) -> None:
+    """Keep all tables of Lethe that are there to the end of the transaction."""
+    from app.tables import metadata
+
+    names = set(sa.inspect(connection).get_table_names()).intersection(metadata.tables)
+    if not names:
+        return
+    first = [name for name in TAKEN_FIRST if name in names]
+    quoted = [
+        connection.dialect.identifier_preparer.quote(name) for name in (*first, *sorted(names - {*first}))
+    ]
+    connection.exec_driver_sql(f"set local lock_timeout = '{TAKEN_WITHIN_MS}ms'")
+    connection.exec_driver_sql(f"lock table {', '.join(quoted)} in access exclusive mode")
+    connection.exec_driver_sql("set local lock_timeout to default")
 
 
 @contextmanager
@@ -95,20 +141,47 @@ def copy_before_upgrade(database: Database, revision: str) -> Path | None:
 
     Returns: the copy's path; None where there is nothing to copy, or where somebody else was quicker to
         upgrade: his copy stays.
+    Raises: sqlite3.Error, OSError: there is no room for it, say; nothing of it is left.
     """
     path = database.url.database
     if not database.is_sqlite or not path or not Path(path).exists():
         return None
     copy = Path(path).with_suffix(f".before-{revision}.db")
+    with _copied(Path(path), copy) as fresh:
+        with closing(sqlite3.connect(fresh)) as copied:
+            [(is_of,)] = copied.execute("select version_num from alembic_version").fetchall()
+        if is_of != revision:
+            return None
+        fresh.replace(copy)
+    return copy
+
+
+@contextmanager
+def _copied(path: Path, copy: Path) -> Iterator[Path]:
+    """A copy of a database under a name of its own; what has no other name at the end is removed.
+
+    So is what a start that was killed has left: it would take the room of a whole copy, each time.
+    """
+    for left in copy.parent.glob(f"{glob.escape(path.stem)}.before-*.new"):
+        _remove_unless_held(left)
     fresh = copy.with_suffix(f".{os.getpid()}.new")
     fresh.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path)) as source:
-        source.execute("VACUUM INTO ?", (str(fresh),))
-    fresh.chmod(0o600)
-    with closing(sqlite3.connect(fresh)) as copied:
-        [(is_of,)] = copied.execute("select version_num from alembic_version").fetchall()
-    if is_of != revision:
-        fresh.unlink()
-        return None
-    fresh.replace(copy)
-    return copy
+    held = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with closing(sqlite3.connect(path)) as source:
+            source.execute("VACUUM INTO ?", (str(fresh),))  # fills a file that is empty
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _remove_unless_held(left: Path) -> None:
+    with suppress(OSError):  # another start has ended, and has removed it
+        descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+        finally:
+            os.close(descriptor)
