@@ -28,6 +28,7 @@ from app.jobs.engines.of_process import engines_of, spark_service
 from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.running.claims import Claimer
 from app.jobs.running.instances import InstanceLock, heartbeat, register_instance
+from app.jobs.running.newer import labels_known
 from app.jobs.running.recovery import tell_ahead
 from app.jobs.running.runner import Runner, survive
 from app.jobs.running.suspension import store_key
@@ -338,7 +339,7 @@ class Worker:
 def _claimer(settings: Settings, instance_id: str) -> Claimer:
     return Claimer(
         instance_id=instance_id,
-        labels=frozenset({*settings.labels, f"instance/{instance_id}"}),
+        labels=frozenset({*settings.labels, *labels_known(), f"instance/{instance_id}"}),
         lease_ttl_s=settings.lease_ttl_s,
         crash_loop_max=settings.crash_loop_max,
         recovered_at_once=settings.runner_jobs_max,

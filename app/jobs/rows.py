@@ -95,7 +95,7 @@ class Job(JobBase, table=True):
 
     id: str = Field(primary_key=True, max_length=40)
     job_class: JobClass = Field(default=JobClass.BULK, sa_type=String(12))
-    runs_on_key: str = Field(default="", sa_type=Text, description="runs_on as sorted text, for the claim.")
+    runs_on_key: str = Field(default="", sa_type=Text, description="runs_on and level, as sorted text.")
     token_id: str | None = Field(default=None, max_length=40)
     version: int = Field(default=1)
     event_seq: int = Field(default=0)

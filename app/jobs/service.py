@@ -28,6 +28,7 @@ from app.jobs.family import (
 from app.jobs.models import Subject, ThrottleSetting
 from app.jobs.queries import get_job
 from app.jobs.rows import Job, JobClaim, JobClass
+from app.jobs.running.newer import labels_of
 from app.jobs.states import TERMINAL, JobState, is_allowed
 from app.jobs.writing import add_job, change_job, end_values, state_event
 from app.kit.ids import new_id
@@ -91,7 +92,7 @@ def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) 
         updated_at=now,
         retried_from=request.retried_from,
         runs_on=sorted(set(request.runs_on)),
-        runs_on_key=",".join(sorted(set(request.runs_on))),
+        runs_on_key=",".join(sorted({*request.runs_on, *labels_of(request.params)})),
         job_class=request.job_class,
         throttle_requested=request.throttle.model_dump() if request.throttle else None,
         claim_identity=request.claim_identity,
