@@ -6,7 +6,8 @@ tell. Each instance keeps the newest link in its data directory, and compares.
 Rules:
 - the file goes on only where the chain still holds what it names: what was put back or rewritten stays told;
 - a start notes in the chain itself that it was put back, and what was seen before; then it goes by what is;
-- what `lethe metadata restore` has brought back is noted by the next start (NOTE).
+- what `lethe metadata restore` has brought back is noted by the next start (NOTE);
+- a start that notes either lets the numbers of the feed leap, for its readers have seen more of them.
 """
 
 import json
@@ -26,6 +27,7 @@ from app.auth.actions import Action
 from app.auth.chain import adopt, anchor, service_row
 from app.auth.rows import AuditEvent
 from app.db import Database
+from app.feed.numbering import leap
 from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 
@@ -97,6 +99,7 @@ class Witness:
                     "found": {"seq": head.seq, "hash": head.hash},
                 }
                 db.add(service_row(Action.AUDIT_PUT_BACK, now=now, detail=detail))
+                leap(db, now=now)
         self._write()
 
     def look(self) -> None:
@@ -136,6 +139,7 @@ class Witness:
                 row = service_row(Action.METADATA_RESTORE, now=self._database.now(db), detail=detail)
                 row.subject_type, row.subject_id = "metadata", str(detail.get("id"))
                 db.add(row)
+                leap(db, now=row.at)
         with suppress(OSError):  # then the next start finds that it was said
             note.unlink()
 

@@ -8,7 +8,7 @@ Rules:
 - numbers are given under the lock of one row, to events that are committed: what gets a number later has a
   greater one, so that nothing can appear behind a reader;
 - the events of one subject are numbered in the order of their own sequence, whatever the clocks say;
-- a number is given once, also when every event is forgotten.
+- a number is given once, also when every event is forgotten, or the metadata was restored (`leap`).
 """
 
 from collections import defaultdict
@@ -26,6 +26,7 @@ from app.feed.rows import FeedEvent, FeedNumber
 NAME: Final = "feed"
 PIECE: Final = 1_000
 FORGET_MAX: Final = 10_000
+MS_IN_S: Final = 1_000
 
 
 def give_numbers(database: Database) -> int:
@@ -81,6 +82,17 @@ def _lock(db: Session) -> int:
     first = insert(FeedNumber).values(name=NAME, last=0, forgotten=0)
     same = first.on_conflict_do_update(index_elements=["name"], set_={"last": FeedNumber.last})
     return int(db.execute(same.returning(col(FeedNumber.last))).scalar_one())
+
+
+def leap(db: Session, *, now: datetime) -> None:
+    """Go on above all numbers that were given since the copy was made that this metadata was restored from.
+
+    They would be given again: who resumes from one of them would never be told what is new below it. So he
+    begins anew. Milliseconds are more than all events: each restore comes out above the one before it.
+    """
+    last = max(_lock(db) + 1, int(now.timestamp() * MS_IN_S))
+    values = {"last": last, "forgotten": last}
+    db.execute(update(FeedNumber).where(col(FeedNumber.name) == NAME).values(**values))
 
 
 def _without_later(db: Session, rows: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
