@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 from sqlmodel import col, select
 
+from app.archives.homes import bring_home
 from app.audit.witness import Witness
 from app.backups.settling import keep_backups
 from app.clock import Clock, SystemClock
@@ -128,6 +129,7 @@ class Worker:
             )
         self._witness.begin()
         keep_backups(self.database, self.settings, clock=self.clock)
+        bring_home(self.database, self.settings, instance_id=self.lock.id, is_start=True)
         self.runner.start()
         if self.spark is not None:
             self.spark.start()
@@ -310,13 +312,17 @@ class Worker:
         pieces: list[Callable[[], object]] = [
             self._certify,
             *(partial(forget_rows, self.database, [name]) for name in PASSES),
-            partial(remove_expired_archives, self.database, self.settings, instance_id=self.lock.id),
+            self._end_archives,
         ]
         try:
             if 0 < turn <= len(pieces):
                 pieces[turn - 1]()
         except OSError as error:  # trouble with the disk is no bug
             logger.warning("housekeeping failed", error=str(error))
+
+    def _end_archives(self) -> None:
+        bring_home(self.database, self.settings, instance_id=self.lock.id, is_start=False)
+        remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
 
     def _certify(self) -> None:
         """Sign what nobody has asked for yet: the rows of a cycle go before its certificate does."""

@@ -1,5 +1,6 @@
 """A node whose target has seen a greater epoch than our metadata: found, and recovered."""
 
+from app.archives.adopting import Adopting
 from app.db import Database
 from app.events.cleanup.models import JOB_CLEANUP
 from app.events.cleanup.service import cleanup_resource
@@ -26,6 +27,7 @@ def recover_node(database: Database, settings: Settings, store: Store, actor: st
         kind=JOB_CLEANUP,
         kinds={STEP: JOB_SYNC},
         resources=node_resources(store),
+        archives=Adopting(lambda _: cleanup_resource(store)),  # log switches and SYNCs keep nothing
     )
 
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Final
 
+from app.archives.adopting import Adopting
 from app.db import Database
 from app.jobs.running.recovery import ahead_findings, is_target_ahead, recover_target
 from app.rows.rules import rows_resource
@@ -47,8 +48,16 @@ def recover_database(database: Database, settings: Settings, store: Store, actor
 
     Raises: ServiceError: the target cannot be asked.
     """
-    resources = [rows_resource(store)]
-    return recover_target(database, settings, store, actor, kind=JOB_PURGE, resources=resources)
+    resource = rows_resource(store)
+    return recover_target(
+        database,
+        settings,
+        store,
+        actor,
+        kind=JOB_PURGE,
+        resources=[resource],
+        archives=Adopting(lambda _: resource),
+    )
 
 
 def is_database_ahead(database: Database, store: Store, settings: Settings) -> bool:

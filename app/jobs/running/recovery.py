@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sqlmodel import Session
 
@@ -30,7 +30,8 @@ from app.stores.targets import opened
 from spark.targets.connection import Connection, identity
 from spark.targets.errors import TargetError
 from spark.targets.fence import greatest_fence
-from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
+from spark.targets.ledger import JobTotals, archive_manifest, list_jobs, shows_ledger
+from spark.targets.manifest import ManifestEntry
 
 RECOVERED_FOREIGN: Final = "RECOVERED_FOREIGN"
 RECOVER_OWNER: Final = "recover"
@@ -47,6 +48,24 @@ class FenceAhead:
     """Ours."""
 
 
+class Archives(Protocol):
+    """Archives that lie here, and the rows of them."""
+
+    def has(self, db: Session, job_id: str) -> bool:
+        """Whether the metadata knows of that of a job."""
+
+    def take_in(
+        self,
+        db: Session,
+        settings: Settings,
+        totals: JobTotals,
+        entries: Sequence[ManifestEntry],
+        *,
+        store: str,
+    ) -> None:
+        """Make a row of that of a job, where it lies here; `entries` as the target has them."""
+
+
 def recover_target(
     database: Database,
     settings: Settings,
@@ -56,15 +75,17 @@ def recover_target(
     kind: str,
     kinds: Mapping[str, str] = MappingProxyType({}),
     resources: Sequence[str],
+    archives: Archives,
 ) -> RecoveryRead:
     """Raise our epoch above the target's fence and mark the jobs that only the target remembers.
 
-    Abandoned jobs are shut out there first.
+    Abandoned jobs are shut out there first. Archives that lie here and have no row are taken in.
 
     Args:
         kind: of the jobs that are marked.
         kinds: of those whose steps tell another kind.
         resources: whose fences are looked at.
+        archives: takes in those of jobs that have ended.
     Raises: ServiceError: the target cannot be asked.
     """
     with opened(store, settings, database, purpose="recover", read_only=False) as conn:
@@ -79,6 +100,9 @@ def recover_target(
         ledger = shows_ledger(conn)
         fence = _greatest_fence(conn, resources) if ledger else None
         known = [each for each in list_jobs(conn) if is_id("job", each.job_id)] if ledger else []
+        archived = [
+            (each, archive_manifest(conn, each.job_id)) for each in _unkept(database, known, archives)
+        ]
     with database.transaction() as db:
         before = current_epoch(db)
         after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
@@ -87,9 +111,22 @@ def recover_target(
         foreign = [totals for totals in known if db.get(Job, totals.job_id) is None]
         for totals in foreign:
             _mark(db, store, totals, kind=kinds.get(totals.step, kind), actor=actor, now=now)
+        for totals, entries in archived:
+            archives.take_in(db, settings, totals, entries, store=store.id)
     return RecoveryRead(
         epoch_before=before, epoch_after=after, foreign_jobs=[totals.job_id for totals in foreign]
     )
+
+
+def _unkept(database: Database, known: Sequence[JobTotals], archives: Archives) -> list[JobTotals]:
+    """Jobs that have ended, as far as we know of them, and that have no archive here."""
+    with database.reading() as db:
+        jobs = [(totals, db.get(Job, totals.job_id)) for totals in known]
+        return [
+            totals
+            for totals, job in jobs
+            if (job is None or job.finished_at is not None) and not archives.has(db, totals.job_id)
+        ]
 
 
 def is_target_ahead(database: Database, settings: Settings, store: Store, resources: Sequence[str]) -> bool:
