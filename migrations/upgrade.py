@@ -173,8 +173,13 @@ def _copied(path: Path, copy: Path) -> Iterator[Path]:
             source.execute("VACUUM INTO ?", (str(fresh),))  # fills a file that is empty
         yield fresh
     finally:
-        fresh.unlink(missing_ok=True)
+        _remove(fresh)
         os.close(held)
+
+
+def _remove(copy: Path) -> None:
+    copy.with_name(f"{copy.name}-journal").unlink(missing_ok=True)
+    copy.unlink(missing_ok=True)
 
 
 def _remove_unless_held(left: Path) -> None:
@@ -182,6 +187,6 @@ def _remove_unless_held(left: Path) -> None:
         descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left.unlink()
+            _remove(left)
         finally:
             os.close(descriptor)

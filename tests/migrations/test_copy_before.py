@@ -64,7 +64,7 @@ def test_no_room_for_the_copy_is_said_and_leaves_nothing(small: Path) -> None:
 def test_what_a_killed_start_has_left_of_a_copy_goes_and_one_that_is_being_made_stays(tmp_path: Path) -> None:
     _former(tmp_path)
     left, held = tmp_path / "lethe.before-0024.11.new", tmp_path / "lethe.before-0025.12.new"
-    for path in (left, held):
+    for path in (left, tmp_path / f"{left.name}-journal", held):
         path.write_bytes(b"a part of a copy")
     with held.open("rb") as theirs:
         fcntl.flock(theirs, fcntl.LOCK_EX)
