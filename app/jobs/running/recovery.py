@@ -75,7 +75,7 @@ def recover_target(
     kind: str,
     kinds: Mapping[str, str] = MappingProxyType({}),
     resources: Sequence[str],
-    archives: Archives,
+    archives: Archives | None = None,
 ) -> RecoveryRead:
     """Raise our epoch above the target's fence and mark the jobs that only the target remembers.
 
@@ -85,7 +85,7 @@ def recover_target(
         kind: of the jobs that are marked.
         kinds: of those whose steps tell another kind.
         resources: whose fences are looked at.
-        archives: takes in those of jobs that have ended.
+        archives: takes in those of jobs that have ended; None: nothing does.
     Raises: ServiceError: the target cannot be asked.
     """
     with opened(store, settings, database, purpose="recover", read_only=False) as conn:
@@ -112,14 +112,17 @@ def recover_target(
         for totals in foreign:
             _mark(db, store, totals, kind=kinds.get(totals.step, kind), actor=actor, now=now)
         for totals, entries in archived:
+            assert archives is not None, "nothing is found without it"
             archives.take_in(db, settings, totals, entries, store=store.id)
     return RecoveryRead(
         epoch_before=before, epoch_after=after, foreign_jobs=[totals.job_id for totals in foreign]
     )
 
 
-def _unkept(database: Database, known: Sequence[JobTotals], archives: Archives) -> list[JobTotals]:
+def _unkept(database: Database, known: Sequence[JobTotals], archives: Archives | None) -> list[JobTotals]:
     """Jobs that have ended, as far as we know of them, and that have no archive here."""
+    if archives is None:
+        return []
     with database.reading() as db:
         jobs = [(totals, db.get(Job, totals.job_id)) for totals in known]
         return [
