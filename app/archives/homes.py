@@ -5,6 +5,7 @@ into another data directory, archives lie below the root of now: they would not 
 a job that goes on would write beside them.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -82,9 +83,19 @@ def _elsewhere(
 
 
 def _home(root: Path, place: _Place) -> Path | None:
-    """Where an archive lies now, or would be made; None: it is not there, nor to be."""
+    """Where an archive lies now, or would be made; None: it is not there, nor to be.
+
+    What is still where it was, is followed once all of it is here too, and nobody adds to it: a data
+    directory may have been copied while the service that it is of works on.
+    """
     if not (is_safe_name(place.store) and is_safe_name(place.job_id)):
         return None
     home = job_directory(root, place.store, place.job_id)
-    is_to_be_made = place.goes_on and not place.directory.is_dir()
-    return home if is_to_be_made or home.is_dir() else None
+    if not place.directory.is_dir():
+        return home if place.goes_on or home.is_dir() else None
+    if place.goes_on or not home.is_dir():
+        return None
+    try:
+        return home if set(os.listdir(place.directory)) <= set(os.listdir(home)) else None
+    except OSError:  # another look is made later
+        return None

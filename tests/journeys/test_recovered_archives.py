@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -81,7 +82,13 @@ def test_archives_follow_their_data_directory(tmp_path: Path) -> None:
         [archive] = client.archives.list()
         assert archive.directory == str(tmp_path / "second" / "archive" / "shop" / job_id)
         succeeded(client, client.archives.verify(job_id).id)
-    (tmp_path / "second").rename(tmp_path / "third")
+    shutil.copytree(tmp_path / "second", tmp_path / "third")  # all of it but one file, at first
+    [late, *_] = (tmp_path / "third" / "archive" / "shop" / job_id).glob("*.parquet")
+    late.rename(tmp_path / late.name)
+    with serving(tmp_path / "third") as service:
+        assert [each.directory for each in service.client.archives.list()] == [archive.directory]
+        service.stop()
+    shutil.move(tmp_path / late.name, late)
     settings = Settings(data_dir=tmp_path / "third")
     with serving(tmp_path / "third") as service:
         file = tmp_path / "back.sqlite"
