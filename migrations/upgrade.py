@@ -46,6 +46,8 @@ PAUSE_S = 1.0
 _ALONE = (
     "set local statement_timeout = 0",  # a large table is rewritten, or gets an index
     "set local idle_in_transaction_session_timeout = 0",
+    "set local tcp_keepalives_idle = 15",  # it holds every table: its machine may die, and send no end
+    "set local tcp_keepalives_interval = 5",
     f"set local lock_timeout = '{TURN_MAX}'",
     f"select pg_advisory_xact_lock({ADVISORY_KEY})",
     "set local lock_timeout to default",  # of tables: instances that run beside it must not wait behind it
