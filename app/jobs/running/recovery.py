@@ -100,9 +100,7 @@ def recover_target(
         ledger = shows_ledger(conn)
         fence = _greatest_fence(conn, resources) if ledger else None
         known = [each for each in list_jobs(conn) if is_id("job", each.job_id)] if ledger else []
-        archived = [
-            (each, archive_manifest(conn, each.job_id)) for each in _unkept(database, known, archives)
-        ]
+        archived = _archived(database, conn, known, archives)
     with database.transaction() as db:
         before = current_epoch(db)
         after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
@@ -119,17 +117,20 @@ def recover_target(
     )
 
 
-def _unkept(database: Database, known: Sequence[JobTotals], archives: Archives | None) -> list[JobTotals]:
-    """Jobs that have ended, as far as we know of them, and that have no archive here."""
+def _archived(
+    database: Database, conn: Connection, known: Sequence[JobTotals], archives: Archives | None
+) -> list[tuple[JobTotals, list[ManifestEntry]]]:
+    """What jobs have archived that have ended, as far as we know of them, and that have no archive here."""
     if archives is None:
         return []
     with database.reading() as db:
         jobs = [(totals, db.get(Job, totals.job_id)) for totals in known]
-        return [
+        found = [
             totals
             for totals, job in jobs
             if (job is None or job.finished_at is not None) and not archives.has(db, totals.job_id)
         ]
+    return [(totals, archive_manifest(conn, totals.job_id)) for totals in found]
 
 
 def is_target_ahead(database: Database, settings: Settings, store: Store, resources: Sequence[str]) -> bool:
