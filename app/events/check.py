@@ -274,7 +274,9 @@ def _conflicts(database: Database, store: Store, found: SlonyInspection) -> list
         )
         others = db.exec(query).all()
     words = "is the same node under another name"
-    return [_naming(other.id, "SAME_NODE", f"store {other.id} {words}") for other in others]
+    return [
+        _finding("WARNING", "SAME_NODE", f"store {other.id} {words}").naming([other.id]) for other in others
+    ]
 
 
 def _copies(database: Database, store: Store, found: SlonyInspection) -> Iterator[Finding]:
@@ -289,11 +291,7 @@ def _copies(database: Database, store: Store, found: SlonyInspection) -> Iterato
                 f"store {other.id} says that it is node {node} too, in another database: one is a copy, or of"
                 " another cluster of this name; nothing is written to one that sl_path does not lead to"
             )
-            yield _naming(other.id, "NODE_COPIED", detail)
-
-
-def _naming(other: str, code: str, detail: str) -> Finding:
-    return Finding.naming([other], code=code, severity=FindingSeverity.WARNING, detail=detail)
+            yield _finding("WARNING", "NODE_COPIED", detail).naming([other.id])
 
 
 def _shown(catalog: Catalog, found: SlonyInspection) -> SlonyCheck:

@@ -184,10 +184,8 @@ def _conflicts(database: Database, store: Store, found: ReplicaInspection) -> li
             said.append((other.id, "is the same replica under another name"))
         elif is_near:
             said.append((other.id, f"has the same RID {store.rid} in the same database"))
-    severity = FindingSeverity.ERROR
     return [
-        Finding.naming([other], code="SAME_REPLICA", severity=severity, detail=f"store {other} {words}")
-        for other, words in said
+        _finding("ERROR", "SAME_REPLICA", f"store {other} {words}").naming([other]) for other, words in said
     ]
 
 

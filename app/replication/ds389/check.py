@@ -56,7 +56,7 @@ def _findings(seen: Look, store: Store) -> Iterator[Finding]:
     others = [each.id for each in seen.stores if each.id != store.id]
     for each in findings_about(seen, store.id):
         severity = FindingSeverity.INFO if each.severity is Severity.UNKNOWN else FindingSeverity.WARNING
-        yield Finding.naming(others, code=each.code, severity=severity, detail=_sentence(each))
+        yield Finding(code=each.code, severity=severity, detail=_sentence(each)).naming(others)
 
 
 def _sentence(one: HealthFinding) -> str:
@@ -72,10 +72,9 @@ def _conflicts(database: Database, store: Store, reading: Reading) -> list[Findi
     )
     with database.reading() as db:
         others = db.exec(query.order_by(col(Store.id)).limit(10)).all()
-    code, severity = "SAME_REPLICA", FindingSeverity.WARNING
-    words = "is the same replica under another name"
+    severity, words = FindingSeverity.WARNING, "is the same replica under another name"
     return [
-        Finding.naming([other.id], code=code, severity=severity, detail=f"store {other.id} {words}")
+        Finding(code="SAME_REPLICA", severity=severity, detail=f"store {other.id} {words}").naming([other.id])
         for other in others
     ]
 

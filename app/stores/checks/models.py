@@ -30,12 +30,11 @@ class Finding(Model):
     detail: str
     _others: tuple[str, ...] = PrivateAttr(default=())
 
-    @classmethod
-    def naming(cls, others: Sequence[str], *, code: str, severity: FindingSeverity, detail: str) -> Self:
-        """One whose words name other stores, which not every reader may see."""
-        made = cls(code=code, severity=severity, detail=detail)
-        made._others = tuple(others)
-        return made
+    def naming(self, others: Sequence[str]) -> Self:
+        """The same, whose words name other stores: not every reader may see them."""
+        named = self.model_copy()
+        named._others = tuple(others)
+        return named
 
     def to_keep(self, *, max_chars: int) -> dict[str, Any]:
         """As it is kept with the stores that it names."""
@@ -48,8 +47,7 @@ class Finding(Model):
     @classmethod
     def of_kept(cls, kept: Mapping[str, Any]) -> Self:
         """One that was kept; what an older version has kept names no other store."""
-        words = {name: kept[name] for name in ("code", "detail")}
-        return cls.naming(kept.get("others", ()), severity=FindingSeverity(kept["severity"]), **words)
+        return cls.model_validate(kept).naming(kept.get("others", ()))
 
     def for_reader(self, visible: Collection[str] | None) -> Self:
         """The same for a reader of the stores `visible` (None: of all): no other one has a name."""

@@ -8,7 +8,7 @@ from app.stores.checks.models import NOT_SHOWN, Finding, FindingSeverity
 
 
 def finding(detail: str, *others: str) -> Finding:
-    return Finding.naming(others, code="SAME_NODE", severity=FindingSeverity.WARNING, detail=detail)
+    return Finding(code="SAME_NODE", severity=FindingSeverity.WARNING, detail=detail).naming(others)
 
 
 @pytest.mark.parametrize(
