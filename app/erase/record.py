@@ -112,12 +112,14 @@ class Record:
         edit: Callable[[Session, ErasureCycle], T],
         *,
         say: Message | None = None,
+        is_news: bool = True,
         **facts: Any,
     ) -> T:
         """Change the cycle and what belongs to it.
 
         Args:
             say: the message that tells of it, with these facts.
+            is_news: whether it may concern anybody but its readers.
         Raises: CycleEnded, LeaseLost.
         """
 
@@ -135,7 +137,7 @@ class Record:
                 self.context.change(db, {}, message(db, row, say, **facts))
             return row, done
 
-        self.cycle, done = self.context.write(effect)
+        self.cycle, done = self.context.write(effect, is_news=is_news)
         return done
 
     def change_file(
@@ -147,7 +149,7 @@ class Record:
         say: Message | None = None,
         **facts: Any,
     ) -> ErasureFile:
-        """Change one file, and add what was spent on it."""
+        """Change one file, and add what was spent on it: nobody waits for that."""
 
         def both(db: Session, cycle: ErasureCycle) -> ErasureFile:
             file = db.get_one(ErasureFile, (cycle.id, number))
@@ -158,7 +160,7 @@ class Record:
             note_remaining(db, cycle)
             return file
 
-        return self.change(both, say=say, **facts)
+        return self.change(both, say=say, is_news=False, **facts)
 
     def note(self, what: Message, **facts: Any) -> None:
         """Say something without a change."""

@@ -174,14 +174,16 @@ class JobContext:
 
         return self.patiently(act)
 
-    def write(self, effect: Callable[[Session], T]) -> T:
+    def write(self, effect: Callable[[Session], T], *, is_news: bool = True) -> T:
         """Run a transaction on the metadata, waiting while it is away, as long as the lease is surely ours.
 
+        Args:
+            is_news: whether it may concern anybody who waits; what it tells the feed does so anyway.
         Raises: LeaseLost.
         """
 
         def act() -> T:
-            with self.database.transaction() as db:
+            with self.database.transaction(is_news=is_news) as db:
                 return effect(db)
 
         return self.patiently(act)

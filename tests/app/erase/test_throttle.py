@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from app.erase.cycle.throttle import Rate, header_times_s, round_units
+from app.erase.record import Record
 from app.jobs.again import set_throttle
 from app.jobs.models import ThrottleSetting
 from spark.erase.calls.calls import RoundCall
@@ -66,6 +68,29 @@ def test_throttled_cycle_follows_its_plan(erasers: Erasers, log: FakeLog) -> Non
         assert first == pytest.approx(number * 2 * share + share, rel=0.05)
     assert at[-1] - began < 6 * share
     assert erasers.cycle().done_units == erasers.cycle().total_units
+
+
+def test_what_a_round_has_done_wakes_nobody_but_its_readers(
+    erasers: Erasers, log: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each loop that looks where there is news looked behind each round of a cycle of weeks."""
+    grown: dict[bool, set[int]] = {True: set(), False: set()}
+    change_file = Record.change_file
+
+    def counted(self: Record, *what: Any, say: Any = None, **named: Any) -> Any:
+        before = erasers.database.news()
+        try:
+            return change_file(self, *what, say=say, **named)
+        finally:
+            grown[say is not None].add(erasers.database.news() - before)
+
+    monkeypatch.setattr(Record, "change_file", counted)
+    log.add(0, rounds=5)
+    log.add(1)
+    erasers.begin(**LONG)
+    erasers.run(until_s=DURATION_S)
+    assert erasers.cycle().state == "COMPLETE"
+    assert grown == {True: {1}, False: {0}}
 
 
 def test_throttled_cycle_tells_when_its_plan_is_done(erasers: Erasers, log: FakeLog) -> None:
