@@ -75,7 +75,7 @@ def _collected(folder: Path, turn: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_cases.py").write_text(CASES)
     (folder / "conftest.py").write_text(HOOKS.format(folder=str(folder)))
     command = [ROOT / ".venv/bin/pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "-m", "not long"]
-    environment = {**os.environ, SETTING: turn, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, SETTING: turn, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
     return subprocess.run([*command, folder], env=environment, capture_output=True, text=True, check=False)
 
 
