@@ -8,7 +8,7 @@ args ?=
 # Tests run side by side: a file is one worker's, servers and folders are each worker's own. More than half of their
 # time they wait (leases, kills, timeouts): four keep two cores at work.
 workers ?= 4
-# Tests that cost much are run at one commit of four (tests/rotation.py): `make test turn=all` runs each.
+# Tests that cost much are run at one commit of five (tests/rotation.py): `make test turn=all` runs each.
 turn ?= $(LETHE_TEST_TURN)
 # Byte code is kept, whatever this machine is told: compiling all anew makes the start of a process twice as long.
 unexport PYTHONDONTWRITEBYTECODE
@@ -81,7 +81,7 @@ docs: $(SYNCED) ## Build the documentation into dist/docs; a broken link is an e
 	@setup/docs.sh
 
 .PHONY: test
-test: $(READY) ## Run the tests, without those marked long; dear ones at one commit of four (turn=all: each)
+test: $(READY) ## Run the tests, without those marked long; dear ones at one commit of five (turn=all: each)
 	@LETHE_TEST_TURN=$(turn) setup/run-tests.sh $(workers) $(args)
 
 .PHONY: test-fast

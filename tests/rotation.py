@@ -2,7 +2,7 @@
 
 Tests that cost much and have neighbours which prove the same on another level, on another database or from
 another case stand in `tests/rotating.txt`: a line is a file, whose tests run together, or a function, whose
-cases are dealt out. Each is run at one commit of four (`LETHE_TEST_TURN=0` to `3`); `make test turn=all` and
+cases are dealt out. Each is run at one commit of five (`LETHE_TEST_TURN=0` to `4`); `make test turn=all` and
 `make test-long` run them all. All others run every time.
 """
 
@@ -16,7 +16,7 @@ from zlib import crc32
 import pytest
 
 TESTS = Path(__file__).parent
-TURNS = 4
+TURNS = 5
 SETTING = "LETHE_TEST_TURN"
 ALL = "all"
 LISTED = {line: place for place, line in enumerate((TESTS / "rotating.txt").read_text().split())}

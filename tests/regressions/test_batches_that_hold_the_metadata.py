@@ -133,8 +133,8 @@ def rows_per_transaction(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> I
     plain = Database.transaction
 
     @contextmanager
-    def counted(database: Database) -> Iterator[Session]:
-        with plain(database) as db:
+    def counted(database: Database, **how: Any) -> Iterator[Session]:
+        with plain(database, **how) as db:
             before = db.connection().exec_driver_sql("select total_changes()").scalar_one()
             yield db
             db.flush()
@@ -283,8 +283,8 @@ def held_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     plain = Database.transaction
 
     @contextmanager
-    def timed(database: Database) -> Iterator[Session]:
-        with plain(database) as db:
+    def timed(database: Database, **how: Any) -> Iterator[Session]:
+        with plain(database, **how) as db:
             began = time.monotonic()
             yield db
             db.flush()

@@ -1,4 +1,4 @@
-"""Tests that are run at one commit of four: each is there, and none falls between the turns."""
+"""Tests that are run at one commit of five: each is there, and none falls between the turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.rotation import ALL, LISTED, SETTING, TURNS
 from tests.style.source_files import ROOT
 
 TESTS = ROOT / "tests"
-LISTED_SHARE_MAX = 0.2
+LISTED_SHARE_MAX = 0.25
 """Of the test functions: most tell of a fault at the commit that makes it."""
 
 
@@ -91,8 +91,8 @@ def test_each_case_has_one_turn_and_the_others_have_all(tmp_path: Path) -> None:
     assert sorted([*seen, "test_of_every_run"]) == sorted(whole)
 
 
-@pytest.mark.parametrize("turn", ["4", "-1", "some"])
+@pytest.mark.parametrize("turn", ["5", "-1", "some"])
 def test_a_turn_that_there_is_not_is_refused(tmp_path: Path, turn: str) -> None:
     ran = _collected(tmp_path, turn)
     assert ran.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"{SETTING}={turn}: give a number from 0 to 3, or all" in ran.stderr + ran.stdout
+    assert f"{SETTING}={turn}: give a number from 0 to 4, or all" in ran.stderr + ran.stdout

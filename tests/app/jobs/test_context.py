@@ -187,11 +187,11 @@ class AwayForAWhile(Database):
     away = 0
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def transaction(self, *, is_news: bool = True) -> Iterator[Session]:
         if self.away > 0:
             self.away -= 1
             raise MetadataUnavailable("connection refused")
-        with super().transaction() as db:
+        with super().transaction(is_news=is_news) as db:
             yield db
 
 

@@ -241,8 +241,8 @@ class FrozenAfterCommit(Database):
     seconds = 0.0
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        with super().transaction() as db:
+    def transaction(self, *, is_news: bool = True) -> Iterator[Session]:
+        with super().transaction(is_news=is_news) as db:
             yield db
         self.frozen.advance(self.seconds)
 

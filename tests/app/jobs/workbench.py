@@ -18,6 +18,7 @@ from app.jobs.rows import Job, JobCheckpoint, JobClass, JobEvent
 from app.jobs.running.candidates import LimitsOf
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next
 from app.jobs.running.context import JobContext
+from app.jobs.running.newer import labels_known
 from app.jobs.running.openings import Openings
 from app.jobs.running.runner import Runner
 from app.jobs.running.tasks import TaskKind, TaskKinds
@@ -29,7 +30,7 @@ PATIENCE_S = 20.0
 
 
 def claimer(instance: str = "ins_a", *, labels: frozenset[str] = frozenset(), ttl_s: float = 90.0) -> Claimer:
-    return Claimer(instance_id=instance, labels=labels, lease_ttl_s=ttl_s, crash_loop_max=5)
+    return Claimer(instance_id=instance, labels=labels | labels_known(), lease_ttl_s=ttl_s, crash_loop_max=5)
 
 
 def silent(_context: JobContext) -> None:
