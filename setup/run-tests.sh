@@ -48,12 +48,13 @@ if in_memory; then
   chmod 1777 "$place" # as /tmp: servers run under accounts of their own, with temporary files of theirs
 fi
 
-# Which of the tests that cost much are run (tests/rotation.py): one share of five, drawn by the commit.
+# Which of the tests that cost much are run (tests/rotation.py): one share of them, drawn by the commit.
 # Who names tests gets all that are so named; so does who has no repository.
 if [ -z "${LETHE_TEST_TURN:-}" ]; then
   LETHE_TEST_TURN=all
   if [ "$named" -eq 0 ] && commit=$(git rev-parse --short=8 HEAD 2>/dev/null); then
-    LETHE_TEST_TURN=$((16#${commit:0:8} % 5))
+    turns=$(sed -n 's/^TURNS = //p' tests/rotation.py)
+    LETHE_TEST_TURN=$((16#${commit:0:8} % turns))
   fi
 fi
 export LETHE_TEST_TURN

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import threading
 import time
@@ -19,10 +18,7 @@ import httpx
 import pytest
 from lethe_client import Lethe
 
-from app.jobs.engines.spark_service import _options
-from app.settings import Settings, SparkSettings
 from spark.pool.options import default_cds_archive
-from spark.pool.session import discard, start_session
 from tests.journeys.crashes import CRASHING, CrashedPurge, build_large
 from tests.journeys.ground import (
     add_store,
@@ -377,26 +373,3 @@ def _waiting_for_the_pool(client: Lethe, place: Place) -> str:
     assert [item["kind"] for item in shown] == ["SPARK_POOL"]
     assert shown[0]["ref"].startswith("FAILED")
     return job.id
-
-
-@pytest.mark.long
-def test_task_reports_that_it_has_its_packages_from_the_zip(tmp_path: Path) -> None:
-    """Also where the interpreter could find them in the checkout, as one with an editable install can."""
-    with cluster_of(tmp_path / "cluster") as cluster:
-        settings = Settings(data_dir=tmp_path / "data", spark=SparkSettings(master=cluster.url))
-        started = start_session(_options(settings))
-        try:
-            context = started.session.sparkContext
-            found = context.parallelize(range(8), 8).map(_whence).collect()
-            host = context.getConf().get("spark.driver.host")
-        finally:
-            discard(started)
-    assert {file for file, _ in found} == {"./lethe_spark.zip/spark/targets/__init__.py"}
-    assert all(str(cluster.directory) in folder for _, folder in found)
-    assert host == "127.0.0.1"
-
-
-def _whence(_number: int) -> tuple[str | None, str]:
-    import spark.targets
-
-    return spark.targets.__file__, os.getcwd()

@@ -200,6 +200,7 @@ def check_no_secret(api: KubernetesApi) -> None:
     assert "_SPARK_AUTH_SECRET" not in said
 
 
+@pytest.mark.usefixtures("no_spark")
 def test_whoever_does_not_name_a_secret_of_kubernetes_gets_no_pods(
     api: KubernetesApi, tmp_path: Path
 ) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from spark.pool.watch import EXECUTORS_EVERY_S, NEVER_ANY_S, WITHOUT_EXECUTORS_S, Watch
 
 PATIENCE_S = 1e9
+ANSWER_S = 30.0
 
 
 class Summary:
@@ -86,7 +87,8 @@ class Ground:
         self.now += seconds
         started = self.started()
         self.watch.verdict(started)
-        time.sleep(0.02)  # its thread answers
+        if (asking := self.watch._asking) is not None:
+            assert wait([asking], ANSWER_S).done, "the thread that asks the JVM has not come back"
         return self.watch.verdict(started)
 
     def started(self) -> Any:
