@@ -34,6 +34,7 @@ from app.kit.metadata.engines import (
     sqlite_engine,
 )
 from app.kit.metadata.fifo_lock import FifoLock
+from app.kit.metadata.writes import WROTE, watch_writes
 from spark.targets.target import silent_max_s
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Database:
                 self.url, words, silent_max_s=silent_max_s(statement_timeout_ms), **options
             )
         )
+        watch_writes(self.engine)
         self._reading = self.engine.execution_options(**READ_ONLY)
         self._glance = Glance(self.url) if self.is_sqlite and self.url.database else None
         self._soon = None if self.is_sqlite else _postgresql_glance(self.url, words, self.engine.dialect)
@@ -213,7 +215,7 @@ class Database:
         """Write: commits at the end of the block, rolls back on any error.
 
         Args:
-            is_news: whether it may concern anybody who waits for something.
+            is_news: whether it may concern anybody who waits for something; what has only read never does.
         Raises:
             MetadataBusy: the queue of writers did not move in time.
             MetadataUnavailable: the database cannot be reached.
@@ -227,7 +229,7 @@ class Database:
                 db.info[OPEN] = True
                 yield db
                 _prepare(db)
-                with self._counted(is_news=is_news or NEWS in db.info):
+                with self._counted(is_news=WROTE in db.info and (is_news or NEWS in db.info)):
                     self._commits_since_s = self.clock.boottime_s()
                     db.commit()
                     self._rights += RIGHTS in db.info

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
-from app.db import Database, UtcDateTime
+from app.db import Database, UtcDateTime, before_commit
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.rows import Counter
 from tests.app.fake_clock import FakeClock
@@ -119,6 +120,67 @@ def test_what_was_only_read_is_never_written(database: Database) -> None:
         row.value = 99
         db.get(Counter, "other")
     assert value(database, "seen") == 1
+
+
+COUNTERS = sa.table("counters", sa.column("name"), sa.column("value"))
+TALLY = col(Counter.name) == "tally"
+MANY = [f"new_{number}" for number in range(3)]
+READS: dict[str, Callable[[Session], object]] = {
+    "nothing": lambda db: None,
+    "a row": lambda db: db.get(Counter, "tally"),
+    "rows that stay locked": lambda db: db.exec(select(Counter).with_for_update()).all(),
+    "its clock": lambda db: db.execute(sa.text("  select current_timestamp")).one(),
+    "rows of two queries": lambda db: db.execute(sa.union(*[sa.select(COUNTERS.c.name)] * 2)).all(),
+    "a row behind a savepoint": lambda db: _in_savepoint(db, lambda: db.get(Counter, "tally")),
+}
+WRITES: dict[str, Callable[[Session], object]] = {
+    "an object": lambda db: db.add(Counter(name="new", value=1)),
+    "a changed object": lambda db: setattr(db.get_one(Counter, "tally"), "value", 7),
+    "a deleted object": lambda db: db.delete(db.get_one(Counter, "tally")),
+    "many rows": lambda db: db.execute(sa.insert(COUNTERS), [{"name": each, "value": 1} for each in MANY]),
+    "an update": lambda db: db.execute(sa.update(Counter).where(TALLY).values(value=8)),
+    "a deletion": lambda db: db.execute(sa.delete(Counter).where(TALLY)),
+    "text": lambda db: db.execute(sa.text("\n update counters set value = 9 where name = 'tally'")),
+    "text behind a with": lambda db: db.execute(
+        sa.text("with one as (select 'tally' as it) delete from counters where name in (select it from one)")
+    ),
+    "a statement of the connection": lambda db: db.connection().execute(sa.delete(Counter).where(TALLY)),
+    "a row behind a savepoint": lambda db: _in_savepoint(
+        db, lambda: db.execute(sa.delete(Counter).where(TALLY))
+    ),
+    "the last of it": lambda db: before_commit(db, lambda db: db.add(Counter(name="new", value=1))),
+}
+
+
+def _in_savepoint(db: Session, act: Callable[[], object]) -> None:
+    with db.begin_nested():
+        act()
+
+
+def grown_by(database: Database, act: Callable[[Session], object]) -> int:
+    """How many news a transaction was."""
+    with database.transaction() as db:
+        db.execute(sa.delete(Counter).where(col(Counter.name).in_(["tally", "new", *MANY])))
+        db.add(Counter(name="tally", value=1))
+    before = database.news()
+    with database.transaction() as db:
+        act(db)
+    return database.news() - before
+
+
+@pytest.mark.parametrize("what", READS)
+def test_transaction_that_has_only_read_is_no_news(database: Database, what: str) -> None:
+    """Each loop that looks where there is news looked behind transactions that had written nothing."""
+    assert grown_by(database, READS[what]) == 0
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_transaction_that_has_written_is_news(database: Database, what: str) -> None:
+    assert grown_by(database, WRITES[what]) == 1
+
+
+def test_connection_that_has_written_once_is_no_news_in_its_next_transaction(database: Database) -> None:
+    assert [grown_by(database, act) for act in (WRITES["an update"], READS["a row"])] == [1, 0]
 
 
 def test_transaction_inside_a_transaction_is_a_programmers_error(database: Database) -> None:
