@@ -8,14 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.auth.scopes import Role
 from app.console.rendering import environment
 from app.console.words import shape
-from app.db import Database
 from app.jobs.states import JobState
-from app.settings import Settings
 from tests.app.console.browser import Browser
-from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_overview import Fleet
 
 # A country, nothing, more days than there are, no date, times beyond all calendars.
@@ -28,18 +24,6 @@ LOOK_ALIKES = (
     "9999-12-31T23:59:59-23:59",
     "٢٠٢٦-01-01T00:00:00Z",
 )
-
-
-@pytest.fixture
-def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
-    return Fleet(database, clock, settings)
-
-
-@pytest.fixture
-def browser(fleet: Fleet) -> Browser:
-    browser = Browser(fleet.app)
-    assert browser.login(fleet.token(Role.ADMIN)).status_code == 303
-    return browser
 
 
 def fields(value: dict[str, Any]) -> str:

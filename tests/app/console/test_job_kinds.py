@@ -8,18 +8,10 @@ import pytest
 
 from app.auth.scopes import Role
 from app.console.results.table import TELLS, tell
-from app.db import Database
 from app.jobs.states import JobState
-from app.settings import Settings
 from app.verbs.table import VERBS
 from tests.app.console.browser import Browser
-from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_overview import Fleet
-
-
-@pytest.fixture
-def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
-    return Fleet(database, clock, settings)
 
 
 @pytest.mark.parametrize("state", list(JobState))

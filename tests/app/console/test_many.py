@@ -7,36 +7,18 @@ import re
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from app.archives.rows import Archive
-from app.auth.scopes import Role
 from app.backups.rows import BackupState
 from app.console.acts.reading import losses
-from app.db import Database
 from app.jobs.rows import Instance
 from app.jobs.states import JobState
 from app.kit.ids import new_id
 from app.protection.rows import Protection
-from app.settings import Settings
 from app.stores.rows import Store
 from tests.app.console.browser import Browser
-from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_overview import Fleet
 
 MORE = re.compile(r'<a href="([^"]+)">More</a>')
-
-
-@pytest.fixture
-def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
-    return Fleet(database, clock, settings)
-
-
-@pytest.fixture
-def browser(fleet: Fleet) -> Browser:
-    browser = Browser(fleet.app)
-    assert browser.login(fleet.token(Role.ADMIN)).status_code == 303
-    return browser
 
 
 def archive(fleet: Fleet) -> Archive:

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import pytest
 
-from app.auth.scopes import Role
 from app.db import Database
 from app.jobs.states import JobState
 from app.settings import Settings
@@ -26,13 +25,6 @@ def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
     shop.kind, shop.created_at = "SQL", now
     fleet.add(shop)
     return fleet
-
-
-@pytest.fixture
-def browser(fleet: Fleet) -> Browser:
-    browser = Browser(fleet.app)
-    assert browser.login(fleet.token(Role.ADMIN)).status_code == 303
-    return browser
 
 
 def test_request_in_an_address_that_is_no_request_is_refused(browser: Browser) -> None:

@@ -7,30 +7,14 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from app.auth.scopes import Role
 from app.backups.rows import BackupSession
-from app.db import Database
 from app.figures.sums import Name, count
 from app.jobs.rows import Job
-from app.settings import Settings
 from app.stores.checks.rows import StoreHealth
 from app.stores.rows import Store
 from app.sweeps.rows import SweepTick
 from tests.app.console.browser import Browser
-from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_overview import BYTES_MAX, STATEMENTS_MAX, Fleet, crowd
-
-
-@pytest.fixture
-def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
-    return Fleet(database, clock, settings)
-
-
-@pytest.fixture
-def browser(fleet: Fleet) -> Browser:
-    browser = Browser(fleet.app)
-    assert browser.login(fleet.token(Role.ADMIN)).status_code == 303
-    return browser
 
 
 def test_page_takes_few_statements_and_bytes(fleet: Fleet, browser: Browser) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from app.auth.scopes import Role
 from app.db import Database
 from app.events.rows import NodeLook
 from app.figures.sums import Name, count
@@ -31,13 +30,6 @@ ASKED = re.compile(r'id="ask-[a-z-]+" href="([^"]+)"')
 @pytest.fixture
 def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
     return Fleet(database, clock, settings.model_copy(update=SETTINGS))
-
-
-@pytest.fixture
-def browser(fleet: Fleet) -> Browser:
-    browser = Browser(fleet.app)
-    assert browser.login(fleet.token(Role.ADMIN)).status_code == 303
-    return browser
 
 
 def cells(page: str, section: str) -> str:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from app.auth.scopes import Role
-from app.db import Database
 from app.jobs.states import JobState
-from app.settings import Settings
 from tests.app.console.browser import Browser
-from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_overview import Fleet
 
 HIDDEN = re.compile(r'name="(was\.\w+)" data-keep value="([^"]*)"')
-
-
-@pytest.fixture
-def fleet(database: Database, clock: FakeClock, settings: Settings) -> Fleet:
-    return Fleet(database, clock, settings)
 
 
 def test_bound_that_somebody_else_has_set_meanwhile_stays(fleet: Fleet) -> None:
