@@ -35,6 +35,7 @@ from app.stores.rows import Store
 from app.sweeps.rows import SweepTick
 from app.verbs.verb import Loop
 from app.working import Worker
+from tests.app.agreements import agreement_of
 from tests.app.fake_clock import FakeClock
 from tests.app.forged import Process, ended, forged
 from tests.app.jobs.workbench import Workbench, kind
@@ -329,7 +330,7 @@ def test_a_clock_that_is_ahead_puts_no_session_off(settings: Settings, database:
     bench = Workbench(database, FakeClock(now + AHEAD), settings)
     bench.submit("REPLICATION_SESSION")
     with database.transaction() as db:
-        db.add(agreement(now))
+        db.add(agreement_of("shop", now, id="agr_x"))
     record = Record.of(bench.context(), "shop", PARAMS)
     record.begin()
     record.end(SessionOutcome.FAILED)
@@ -357,19 +358,3 @@ PARAMS = SessionParams(
     consumer={},
     target={},
 )
-
-
-def agreement(now: datetime) -> Agreement:
-    return Agreement(
-        id="agr_x",
-        store="shop",
-        consumer_url="https://peer.example",
-        consumer_store="x",
-        consumer_token="secret:x",
-        strategy="WINDOW",
-        batch_rows=1,
-        batch_bytes=1,
-        in_flight=1,
-        created_at=now,
-        updated_at=now,
-    )

@@ -19,7 +19,7 @@ from app.replication.replica.replicas import (
     remember,
     remember_incarnation,
 )
-from app.replication.rows import Agreement, AgreementState
+from app.replication.rows import AgreementState
 from app.replication.supplier import copying as supplier_copy
 from app.settings import Settings
 from app.stores.models import StoreCreate
@@ -33,6 +33,7 @@ from spark.replication.replica.local_write import LocalRequest, write_group
 from spark.replication.replica.replica import Expected, find_replica, lock_replica, save_replica, snapshot
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetLockTimeout
+from tests.app.agreements import agreement_of
 from tests.app.fake_clock import FakeClock
 from tests.spark.replication.replica_tables import NOW_S, csn, make_tables, opened, postgresql_target
 
@@ -108,20 +109,7 @@ def test_a_target_that_was_put_back_is_marked_all_the_same(
 def _agreed(database: Database, clock: FakeClock, agreement_id: str, state: AgreementState) -> None:
     now = clock.now()
     with database.transaction() as db:
-        row = Agreement(
-            id=agreement_id,
-            store="r",
-            state=state,
-            consumer_url="http://127.0.0.1:1",
-            consumer_store=agreement_id,
-            consumer_token="secret:nothing",
-            strategy="WINDOW",
-            batch_rows=1,
-            batch_bytes=1,
-            in_flight=1,
-            created_at=now,
-            updated_at=now,
-        )
+        row = agreement_of("r", now, id=agreement_id, state=state, consumer_store=agreement_id)
         db.add(row)
 
 

@@ -33,6 +33,7 @@ from app.settings import Settings
 from app.stores.checks.rows import StoreHealth
 from app.stores.rows import Store
 from app.sweeps.rows import SweepTick
+from tests.app.agreements import agreement_of
 from tests.app.fake_clock import FakeClock
 
 STATEMENTS_MAX = 10
@@ -282,22 +283,8 @@ def test_what_needs_somebody_is_narrowed_with_the_stores(fleet: Fleet) -> None:
 
 def _agreement(fleet: Fleet, outcome: str) -> Agreement:
     now = fleet.clock.now()
-    return Agreement(
-        id=new_id("agr"),
-        store="shop",
-        consumer_url="http://x",
-        consumer_store="x",
-        consumer_token="secret:x",
-        strategy="LOSSLESS",
-        batch_rows=1,
-        batch_bytes=1,
-        in_flight=1,
-        last_outcome=outcome,
-        last_code="PEER_SAID_NO",
-        last_ended_at=now,
-        created_at=now,
-        updated_at=now,
-    )
+    ended: dict[str, Any] = {"last_outcome": outcome, "last_code": "PEER_SAID_NO", "last_ended_at": now}
+    return agreement_of("shop", now, id=new_id("agr"), strategy="LOSSLESS", **ended)
 
 
 def test_pages_of_stores_are_whole_and_narrowed_by_label_and_kind(fleet: Fleet) -> None:

@@ -29,12 +29,12 @@ from app.kit.request_figures import NO_ROUTE, RequestFigures
 from app.metrics.exposition import render_metrics
 from app.metrics.stores import lags_of
 from app.protection.rows import Protection, ProtectionKind, ProtectionState
-from app.replication.rows import Agreement
 from app.schedules.rows import Schedule, ScheduleFiring
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.sweeps.rows import SweepTick
 from spark.events.records import Confirmed
+from tests.app.agreements import agreement_of
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, in_threads, kind
 from tests.app.many import add_many, padded
@@ -111,7 +111,7 @@ def test_schedules_erasers_and_agreements_recur_too(bench: Workbench) -> None:
             row = ScheduleFiring(schedule_id="sch_refused", due_at=at, fired_at=at, outcome=outcome)
             db.add(row)
         db.add(ErasureStore(store="je", seen_enabled=True, updated_at=now))
-        db.add(agreement_of(now))
+        db.add(agreement_of("replica", now, interval_s=60.0))
     since = {name: ended(bench, name, "ARCHIVE_VERIFY", JobState.FAILED, ago=4 * day) for name in names[:4]}
     erasure = ended(bench, "je", "ERASURE", JobState.FAILED, ago=2 * day)
     session = ended(bench, "replica", "REPLICATION_SESSION", JobState.ABANDONED, ago=2 * day)
@@ -127,13 +127,6 @@ def schedule_of(store: str, now: datetime, more: Mapping[str, Any]) -> Schedule:
     fields = {"id": f"sch_{store}", "verb": "ARCHIVE_VERIFY", "store": store, "cron": "0 0 * * *"}
     fields |= {"time_zone": "UTC", "overlap": "FORBID", "missed": "SKIP", "token_id": "tok_x"}
     return Schedule(**fields | {"created_by": "ann", "updated_at": now, "reckoned_at": now} | dict(more))
-
-
-def agreement_of(now: datetime) -> Agreement:
-    fields = {"id": "agr_x", "store": "replica", "consumer_url": "https://p", "consumer_store": "x"}
-    numbers = {"batch_rows": 1, "batch_bytes": 1, "in_flight": 1, "interval_s": 60.0}
-    times = {"created_at": now, "updated_at": now}
-    return Agreement(**fields | numbers | times | {"consumer_token": "secret:x", "strategy": "WINDOW"})
 
 
 def register(bench: Workbench, *names: str) -> None:

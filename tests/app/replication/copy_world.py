@@ -52,7 +52,6 @@ from app.replication.replica.replicas import (
     remember,
     writer_turn,
 )
-from app.replication.rows import Agreement
 from app.replication.supplier import pipeline, sending, task
 from app.settings import Settings
 from app.stores.models import StoreCreate
@@ -67,6 +66,7 @@ from spark.replication.replica.replica import snapshot
 from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Completion, acquire, complete_total, release, renew
 from spark.targets.connection import Connection, SessionLimits, connect
+from tests.app.agreements import agreement_of
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
 from tests.spark.replication.history_sites import DATABASE, GENERATION, Machine
@@ -361,18 +361,13 @@ class Lead:
         self.agreement = f"agr_{number:026d}"
         self.job_id = ""
         now = supplier.clock.now()
-        row = Agreement(
+        row = agreement_of(
+            supplier.name,
+            now,
             id=self.agreement,
-            store=supplier.name,
-            consumer_url="http://127.0.0.1:1",
             consumer_store=consumer.name,
-            consumer_token="secret:none",
-            strategy="WINDOW",
             batch_rows=2,
             batch_bytes=1_000_000,
-            in_flight=1,
-            created_at=now,
-            updated_at=now,
         )
         with supplier.database.transaction() as db:
             self._consumer = consumer_of(row)

@@ -18,6 +18,7 @@ from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from tests.app.agreements import agreement_of
 from tests.app.many import add_many, padded
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -44,20 +45,7 @@ def _store(name: str, url: str) -> Store:
 def _agreement(
     store: str, *, interval_s: float | None, state: AgreementState = AgreementState.REGISTERED
 ) -> Agreement:
-    return Agreement(
-        id=f"agr_{store}",
-        store=store,
-        consumer_url="http://127.0.0.1:9",
-        consumer_store="there",
-        consumer_token="secret:none",
-        state=state,
-        strategy="WINDOW",
-        interval_s=interval_s,
-        batch_rows=100,
-        batch_bytes=100_000,
-        in_flight=1,
-        **TIMES,
-    )
+    return agreement_of(store, NOON, interval_s=interval_s, state=state)
 
 
 def _add(

@@ -26,6 +26,7 @@ from spark.replication.records import local_schema
 from spark.replication.replica.local_write import Expected, LocalRequest, write_group
 from spark.replication.replica.replica import create_file, ensure_layout, read_vectors
 from spark.targets.connection import Target, connect
+from tests.app.agreements import agreement_of
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GENERATION = "64000000000000010000"
@@ -61,22 +62,7 @@ def ruv(database: Database, tmp_path: Path) -> dict[int, Csn]:
             Store(id="one", kind=StoreKind.REPLICA, url=target.url, table_prefix="replica_", rid=1, **TIMES)
         )
         db.flush()
-        db.add(
-            Agreement(
-                id="agr_one",
-                store="one",
-                consumer_url="http://127.0.0.1:9",
-                consumer_store="there",
-                consumer_token="secret:none",
-                strategy="WINDOW",
-                interval_s=1.0,
-                batch_rows=100,
-                batch_bytes=100_000,
-                in_flight=1,
-                last_ended_at=NOON,
-                **TIMES,
-            )
-        )
+        db.add(agreement_of("one", NOON, interval_s=1.0, last_ended_at=NOON))
     return found
 
 

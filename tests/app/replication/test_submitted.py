@@ -17,6 +17,7 @@ from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from tests.app.agreements import agreement_of
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
 
@@ -53,19 +54,7 @@ def store(database: Database) -> Store:
 
 @pytest.fixture
 def agreement(database: Database, store: Store) -> Agreement:
-    agreement = Agreement(
-        id="agr_one",
-        store=store.id,
-        consumer_url="http://127.0.0.1:9",
-        consumer_store="there",
-        consumer_token="secret:none",
-        strategy="WINDOW",
-        interval_s=None,
-        batch_rows=100,
-        batch_bytes=100_000,
-        in_flight=1,
-        **TIMES,
-    )
+    agreement = agreement_of(store.id, NOON, id="agr_one")
     with database.transaction() as db:
         db.add(agreement)
     return agreement

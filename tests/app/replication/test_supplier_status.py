@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from app.replication.agreements.status import changes_sent, message_of, status_json, words_of
-from app.replication.rows import Agreement, ReplicationSession
+from app.replication.rows import ReplicationSession
 from app.replication.supplier.record import BACKOFF_MAX_S, backoff_s, show_end
+from tests.app.agreements import agreement_of
 
 AT = datetime(2026, 11, 20, 8, 1, 33, 999_000, UTC)
 # Of data/replication/status-json-lines.txt, each kind of line once.
@@ -113,25 +114,8 @@ def test_what_lost_nothing_silently_is_never_green(
     assert document["date"] == "1970-01-01T00:00:00Z"
 
 
-def _agreement() -> Agreement:
-    return Agreement(
-        id="agr_1",
-        store="s",
-        consumer_url="http://127.0.0.1",
-        consumer_store="t",
-        consumer_token="secret:t",
-        strategy="WINDOW",
-        batch_rows=1,
-        batch_bytes=1,
-        in_flight=1,
-        sent={},
-        created_at=AT,
-        updated_at=AT,
-    )
-
-
 def test_changes_sent_add_up_over_sessions_and_end_with_a_blank() -> None:
-    agreement = _agreement()
+    agreement = agreement_of("s", AT, sent={})
     counted = {"sent": 205, "acknowledged": 205, "rejected": 0}
     other = {"sent": 3, "acknowledged": 2, "rejected": 1}
     show_end(agreement, _session(outcome="UP_TO_DATE", counters={"1": counted}), now=AT)
@@ -139,13 +123,13 @@ def test_changes_sent_add_up_over_sessions_and_end_with_a_blank() -> None:
     assert changes_sent(agreement, None) == "1:410/0 12:2/1 "
     active = _session(counters={"3": {"acknowledged": 7, "rejected": 0}})
     assert changes_sent(agreement, active) == "1:410/0 3:7/0 12:2/1 "
-    assert changes_sent(_agreement(), None) == ""
+    assert changes_sent(agreement_of("s", AT, sent={}), None) == ""
 
 
 def test_failures_in_a_row_make_the_pause_longer_and_a_success_ends_it() -> None:
     assert [backoff_s(failures) for failures in range(9)] == [0, 3, 6, 12, 24, 48, 96, 192, 300]
     assert backoff_s(10**6) == BACKOFF_MAX_S
-    agreement = _agreement()
+    agreement = agreement_of("s", AT, sent={})
     for seconds in (3, 6, 12):
         show_end(agreement, _session(outcome="NEEDS_TOTAL", problem={"code": "NEEDS_TOTAL"}), now=AT)
         assert agreement.next_at is not None

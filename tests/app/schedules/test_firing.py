@@ -1,6 +1,6 @@
 """What a schedule does when it is due: whose rights, which overlap, what is shown."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from app.erase.rows import ErasureStore
 from app.errors import InvalidRequest, ScopeMissing, ServiceError, StoreForbidden
 from app.jobs.states import JobState
 from app.purge.tick import tick_once
-from app.replication.rows import Agreement
 from app.schedules.errors import NeverDue, VerbNotScheduled
 from app.schedules.listing import list_schedules
 from app.schedules.service import pause_schedule, remove_schedule, resume_schedule
@@ -22,6 +21,7 @@ from app.settings import Settings
 from app.stores.errors import StoreKindWrong, StoreNotFound
 from app.stores.rows import Store
 from app.stores.service import get_store
+from tests.app.agreements import agreement_of
 from tests.app.schedules.schedules_bench import BEGIN, PURGE, SchedulesBench, WallClock
 
 TEN = timedelta(minutes=10)
@@ -265,7 +265,7 @@ def test_list_leaves_out_what_is_removed_as_it_looks(
     now = bench.clock.now()
     with bench.database.transaction() as db:
         db.add(ErasureStore(store="shop", seen_enabled=True, seen_period_s=60.0, updated_at=now))
-        db.add(_agreement(now))
+        db.add(agreement_of("shop", now, id="agr_x", interval_s=60.0))
     with bench.database.reading() as db:
         whole = list_schedules(db, ann, store=None, page_size=50, page_token="").items
     assert len(whole) == 6
@@ -294,23 +294,6 @@ def test_list_leaves_out_what_is_removed_as_it_looks(
         "erasure_stores": {"tick:shop:ERASURE"},
     }.get(table, {f"tick:shop:{kind}" for kind in ("OUTGOING", "INCOMING", "DATA_GAP")})
     assert {item.id for item in whole} - {item.id for item in seen} == ids
-
-
-def _agreement(now: datetime) -> Agreement:
-    return Agreement(
-        id="agr_x",
-        store="shop",
-        consumer_url="https://peer.example",
-        consumer_store="x",
-        consumer_token="secret:x",
-        strategy="WINDOW",
-        batch_rows=1,
-        batch_bytes=1,
-        in_flight=1,
-        interval_s=60.0,
-        created_at=now,
-        updated_at=now,
-    )
 
 
 def test_due_time_that_was_fired_is_not_shown_as_missed(bench: SchedulesBench) -> None:

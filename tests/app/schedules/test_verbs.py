@@ -17,12 +17,12 @@ from app.errors import InvalidRequest, ScopeMissing, ServiceError
 from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.replication.agreements.errors import AgreementNotFound
-from app.replication.rows import Agreement, AgreementState
 from app.schedules.errors import VerbNotScheduled
 from app.secrets.rows import Secret
 from app.stores.errors import StoreKindWrong
 from app.stores.models import StoreKind
 from app.verbs.table import SCHEDULED, VERBS
+from tests.app.agreements import agreement_of
 from tests.app.erase.ledger import Ledger
 from tests.app.fake_clock import FakeClock
 from tests.app.schedules.schedules_bench import BEGIN, SchedulesBench
@@ -43,20 +43,7 @@ def test_what_recurs_and_what_does_not() -> None:
 
 def replica(bench: SchedulesBench) -> None:
     bench.store(kind=StoreKind.REPLICA, rid=1)
-    row = Agreement(
-        id=AGREEMENT,
-        store="shop",
-        consumer_url="http://127.0.0.1:9",
-        consumer_store="there",
-        consumer_token="secret:peer",
-        state=AgreementState.REGISTERED,
-        strategy="WINDOW",
-        batch_rows=100,
-        batch_bytes=100_000,
-        in_flight=1,
-        created_at=BEGIN,
-        updated_at=BEGIN,
-    )
+    row = agreement_of("shop", BEGIN, id=AGREEMENT, consumer_token="secret:peer")
     fields = {"reference": "env:LETHE_NO_SUCH", "stores": ["shop"], "hosts": ["127.0.0.1:9"]}
     with bench.database.transaction() as db:
         db.add(Secret(name="peer", **fields, created_at=BEGIN, updated_at=BEGIN))
