@@ -196,7 +196,11 @@ class PostgresqlServer:
             # A free port may have been taken between the probe and the start; the former port may not change.
             if self.port or attempt == START_ATTEMPTS - 1:
                 break
-        raise ServerStartError(self._log.read_text(errors="replace")[-4000:])
+        raise ServerStartError(self.tail())
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self._log.read_text(errors="replace")[-4000:]
 
     def _spawn(self, port: int) -> None:
         settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", **self._settings}

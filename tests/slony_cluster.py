@@ -41,6 +41,12 @@ create table movement (account bigint, number bigint, amount numeric not null, n
                        primary key (account, number));
 create sequence ticket;
 """
+SET = """
+create set (id=1, origin=1, comment='shop');
+set add table (set id=1, origin=1, id=1, fully qualified name='public.account');
+set add table (set id=1, origin=1, id=2, fully qualified name='public.movement');
+set add sequence (set id=1, origin=1, id=3, fully qualified name='public.ticket');
+"""
 CONTENT: Mapping[str, str] = {
     "account": "select id, owner, balance from account order by 1",
     "movement": "select account, number, amount, note from movement order by 1, 2",
@@ -132,19 +138,19 @@ class SlonyCluster:
         ]
         self.slonik("\n".join(script))
 
-    def subscribe(self) -> None:
-        """Make the set with its tables and subscribe 2 and 3; the slons must be running."""
+    def add_set(self, *, further: str = "") -> None:
+        """Make the tables on every node, and the set of them.
+
+        Args:
+            further: of the same script of slonik.
+        """
         for node in self.nodes:
             self.run(node, TABLES)
-        self.slonik(
-            """
-            create set (id=1, origin=1, comment='shop');
-            set add table (set id=1, origin=1, id=1, fully qualified name='public.account');
-            set add table (set id=1, origin=1, id=2, fully qualified name='public.movement');
-            set add sequence (set id=1, origin=1, id=3, fully qualified name='public.ticket');
-            subscribe set (id=1, provider=1, receiver=2, forward=yes);
-            """
-        )
+        self.slonik(SET + further)
+
+    def subscribe(self) -> None:
+        """Make the set with its tables and subscribe 2 and 3; the slons must be running."""
+        self.add_set(further="subscribe set (id=1, provider=1, receiver=2, forward=yes);")
         self.catch_up()
         self.slonik("subscribe set (id=1, provider=2, receiver=3, forward=no);")
         self.catch_up()
@@ -290,6 +296,15 @@ def slony_server(
             yield server, directory
         finally:
             server.stop()
+
+
+def lone_node(server: PostgresqlServer, directory: Path, *, name: str = CLUSTER) -> SlonyCluster:
+    """One node that has a set, with a SYNC behind it; without slons, SYNCs are made by hand."""
+    node = SlonyCluster(server, directory, name=name, nodes=(1,))
+    node.initialise()
+    node.add_set()
+    node.sync(1)
+    return node
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from spark.events.errors import CatalogIncomplete
 from spark.events.feed.errors import NeedsTotal
 from spark.targets.connection import Target
 from tests.replica_feed import agrees, entries_at, feed_once
-from tests.slony_cluster import TABLES, SlonyCluster, slony_server
+from tests.slony_cluster import SlonyCluster, lone_node, slony_server
 from tests.slony_programs import postgresql_binaries
 
 pytestmark = pytest.mark.slony
@@ -41,17 +41,7 @@ def repair(node: SlonyCluster) -> None:
 def two_lives() -> Iterator[tuple[SlonyCluster, SlonyCluster]]:
     """A node with a set, and a blank database on a server that has counted less."""
     with slony_server() as (server, directory), slony_server() as (other, elsewhere):
-        old = SlonyCluster(server, directory, nodes=(1,))
-        old.initialise()
-        old.run(1, TABLES)
-        old.slonik(
-            """
-            create set (id=1, origin=1, comment='shop');
-            set add table (set id=1, origin=1, id=1, fully qualified name='public.account');
-            set add table (set id=1, origin=1, id=2, fully qualified name='public.movement');
-            set add sequence (set id=1, origin=1, id=3, fully qualified name='public.ticket');
-            """
-        )
+        old = lone_node(server, directory)
         burn(old)
         old.sync(1)
         yield old, SlonyCluster(other, elsewhere, nodes=(1,))

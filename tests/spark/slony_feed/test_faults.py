@@ -50,7 +50,7 @@ from tests.replica_feed import (
     hands,
     rows_of,
 )
-from tests.slony_cluster import TABLES, SlonyCluster, slony_server
+from tests.slony_cluster import SlonyCluster, lone_node, slony_server
 from tests.slony_feed import content
 
 pytestmark = pytest.mark.slony
@@ -60,23 +60,7 @@ pytestmark = pytest.mark.slony
 def server(need_slony_programs: None) -> Iterator[tuple[PostgresqlServer, SlonyCluster]]:
     """A server with one node that has a set."""
     with slony_server() as (found, directory):
-        yield found, made(found, directory, "Shop")
-
-
-def made(server: PostgresqlServer, directory: Any, name: str) -> SlonyCluster:
-    cluster = SlonyCluster(server, directory, name=name, nodes=(1,))
-    cluster.initialise()
-    cluster.run(1, TABLES)
-    cluster.slonik(
-        """
-        create set (id=1, origin=1, comment='shop');
-        set add table (set id=1, origin=1, id=1, fully qualified name='public.account');
-        set add table (set id=1, origin=1, id=2, fully qualified name='public.movement');
-        set add sequence (set id=1, origin=1, id=3, fully qualified name='public.ticket');
-        """
-    )
-    cluster.sync(1)
-    return cluster
+        yield found, lone_node(found, directory)
 
 
 def administer(server: PostgresqlServer, sql: str) -> None:
@@ -296,7 +280,7 @@ def test_another_feed_is_refused(
     for other in ({"prefix": "x"}, {"sets": frozenset({1})}, {"tables": frozenset({"public.account"})}):
         with changes_nothing(sqlite_place), pytest.raises(FeedDiffers, match="one feed"):
             feed_once(sqlite_place, node, **other)
-    bank = made(server[0], tmp_path, "Bank")
+    bank = lone_node(server[0], tmp_path, name="Bank")
     for first_copy in (False, True):
         with changes_nothing(sqlite_place), pytest.raises(FeedDiffers):
             feed_once(sqlite_place, bank, first_copy=first_copy, job_id="job_2")
