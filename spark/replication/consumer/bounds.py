@@ -6,18 +6,16 @@ its key is extinct: no entry ever shows that. Only a value for another key may b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
 from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import ExtinctionStatus
 from spark.formats.replica import ReplicaTables
+from spark.replication.replica.entries import read_standing
 from spark.replication.replica.extinction_index import read_index
 from spark.targets.connection import Connection
-
-_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +35,12 @@ class Buried:
         index = read_index(self.conn, self.tables)
         names = ("database", "key", "csn")
         rows = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
-        found = dict(self._entries(sorted({(database, key) for database, key, _ in rows})))
+        keys = sorted({(database, key) for database, key, _ in rows})
+        found = {key: csn for key, csn, _ in read_standing(self.conn, self.tables, keys)}
         return [
             found.get((database, key), "") > csn or index.status(database, key) is ExtinctionStatus.EXTINCT
             for database, key, csn in rows
         ]
-
-    def _entries(self, keys: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[tuple[bytes, bytes], str]]:
-        for begin in range(0, len(keys), _AT_ONCE):
-            some = keys[begin : begin + _AT_ONCE]
-            params: dict[str, Any] = {}
-            looks = []
-            for at, (database, key) in enumerate(some):
-                params |= {f"database{at}": database, f"key{at}": key}
-                # One look by the key for each: given all keys at once the planner reads the whole table.
-                looks.append(
-                    f"select {at} as number, csn from {self.tables.entries}"
-                    f" where database = :database{at} and key = :key{at}"
-                )
-            for number, csn in self.conn.execute(" union all ".join(looks), params):
-                yield some[number], str(csn)
 
 
 def buried_of(conn: Connection, tables: ReplicaTables, csn: Csn | None) -> Buried | None:

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from spark.formats.arrow import pa
 from spark.formats.replica import ReplicaTables
+from spark.replication.replica.entries import Key, read_standing
 from spark.targets.connection import Connection
 
 NONE: Final = "none"
-_AT_ONCE: Final = 100
-
-Key = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,10 @@ def judge_conditions(
     wanted = {key for each in requests for _, key in _conditional(each)}
     if not wanted:
         return {}
-    standing = _read(conn, tables, sorted(wanted))
+    standing = {
+        key: _Standing(csn, is_deleted=is_tombstone)
+        for key, csn, is_tombstone in read_standing(conn, tables, sorted(wanted))
+    }
     refused: dict[int, CsnDiffers] = {}
     for each in requests:
         keys, conditions = _keys(each.batch), {one.row: one for one in each.conditions}
@@ -137,21 +138,3 @@ def _conditional(request: Conditional) -> Iterator[tuple[int, Key]]:
 
 def _keys(batch: pa.RecordBatch) -> Iterable[Key]:
     return zip(batch.column("database").to_pylist(), batch.column("key").to_pylist(), strict=True)
-
-
-def _read(conn: Connection, tables: ReplicaTables, keys: Sequence[Key]) -> dict[Key, _Standing]:
-    found: dict[Key, _Standing] = {}
-    for begin in range(0, len(keys), _AT_ONCE):
-        some = keys[begin : begin + _AT_ONCE]
-        params: dict[str, Any] = {}
-        looks = []
-        for at, (database, key) in enumerate(some):
-            params |= {f"database{at}": database, f"key{at}": key}
-            # One look by the key for each: given all keys at once the planner reads the whole table.
-            looks.append(
-                f"select {at} as number, csn, is_tombstone from {tables.entries}"
-                f" where database = :database{at} and key = :key{at}"
-            )
-        for number, csn, is_tombstone in conn.execute(" union all ".join(looks), params):
-            found[some[number]] = _Standing(csn, is_deleted=bool(is_tombstone))
-    return found

@@ -1,18 +1,24 @@
-"""The entries of a replica, read by their keys: one, or pages in the order of (database, key)."""
+"""The entries of a replica, read by their keys: one, some, or pages in the order of (database, key)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark.formats.arrow import pa
 from spark.formats.csn import Csn
-from spark.formats.replica import tables_of
+from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import entry_schema
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetTablesMissing
 from spark.targets.key_order import read_by_index
+
+_AT_ONCE: Final = 100
+
+Key = tuple[bytes, bytes]
+"""Database and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,29 @@ class Entry:
     value: bytes | None
     csn: Csn
     is_tombstone: bool
+
+
+def read_standing(
+    conn: Connection, tables: ReplicaTables, keys: Sequence[Key]
+) -> Iterator[tuple[Key, str, bool]]:
+    """The CSN of each of these keys that has an entry, and whether that is a tombstone.
+
+    Args:
+        keys: (database, key), each once.
+    """
+    for begin in range(0, len(keys), _AT_ONCE):
+        some = keys[begin : begin + _AT_ONCE]
+        params: dict[str, Any] = {}
+        looks = []
+        for at, (database, key) in enumerate(some):
+            params |= {f"database{at}": database, f"key{at}": key}
+            # One look by the key for each: given all keys at once the planner reads the whole table.
+            looks.append(
+                f"select {at} as number, csn, is_tombstone from {tables.entries}"
+                f" where database = :database{at} and key = :key{at}"
+            )
+        for number, csn, is_tombstone in conn.execute(" union all ".join(looks), params):
+            yield some[number], str(csn), bool(is_tombstone)
 
 
 def get_entry(conn: Connection, database: bytes, key: bytes) -> Entry | None:
