@@ -9,7 +9,6 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pwd
 import shutil
@@ -17,13 +16,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
 from tests.ports import free_port
+from tests.server_account import die_with, identity_of, server_account
 
 PROGRAMS = ("mariadbd", "mysqld")
 INSTALLERS = ("mariadb-install-db", "mysql_install_db")
@@ -31,7 +31,6 @@ PLACES = ("/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 START_ATTEMPTS = 5
-PR_SET_PDEATHSIG = 1
 
 # Tests look at rows, not at durability; the crash tests keep it.
 FAST_SETTINGS = {"innodb_flush_log_at_trx_commit": "0", "innodb_doublewrite": "0"}
@@ -163,7 +162,7 @@ class PrivateMariadb:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with(os.getpid()),
+                preexec_fn=die_with(os.getpid(), signal.SIGKILL),
                 **_identity(),
             )
 
@@ -210,31 +209,11 @@ def _fast_options(settings: dict[str, str]) -> list[str]:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """The account that runs the server: None is the caller's own."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("mysql", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise MariadbStartError("running as root, and there is neither an account mysql nor nobody")
+    return server_account("mysql", "nobody")
 
 
 def _identity() -> dict[str, Any]:
-    account = _account()
-    if account is None:
-        return {"cwd": "/"}
-    return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def set_death_signal() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # died between fork and prctl
-            os._exit(1)
-
-    return set_death_signal
+    return identity_of(_account())
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.util
 import os
 import pwd
@@ -19,20 +18,20 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from tests.ports import free_port
+from tests.server_account import die_with, identity_of, server_account
 
 SUPERUSER = "lethe"
 GUARDED_ROLE = "lethe_guarded"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 START_ATTEMPTS = 5
-PR_SET_PDEATHSIG = 1
 
 HBA = (
     f"host all {GUARDED_ROLE} 127.0.0.1/32 scram-sha-256\n"
@@ -79,7 +78,10 @@ def _copy_binaries(package: Path, scratch: Path) -> Path:
 def _runs(binaries: Path) -> bool:
     try:
         run = subprocess.run(
-            [binaries / "postgres", "--version"], capture_output=True, check=False, **_identity_options()
+            [binaries / "postgres", "--version"],
+            capture_output=True,
+            check=False,
+            **_identity(),
         )
     except PermissionError:
         return False
@@ -87,31 +89,11 @@ def _runs(binaries: Path) -> bool:
 
 
 def _server_account() -> pwd.struct_passwd | None:
-    """The account that runs the server: None is the caller's own."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise ServerStartError("running as root, and there is neither an account postgres nor nobody")
+    return server_account("postgres", "nobody")
 
 
-def _identity_options() -> dict[str, Any]:
-    account = _server_account()
-    if account is None:
-        return {"cwd": "/"}
-    return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def set_death_signal() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
-        if os.getppid() != parent:  # died between fork and prctl
-            os._exit(1)
-
-    return set_death_signal
+def _identity() -> dict[str, Any]:
+    return identity_of(_server_account())
 
 
 class PostgresqlServer:
@@ -160,7 +142,7 @@ class PostgresqlServer:
             [self._binaries / program, "-D", self._data, *options],
             capture_output=True,
             check=False,
-            **_identity_options(),
+            **_identity(),
         )
         if run.returncode != 0:
             raise ServerStartError(run.stderr.decode(errors="replace"))
@@ -211,8 +193,8 @@ class PostgresqlServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with(os.getpid()),
-                **_identity_options(),
+                preexec_fn=die_with(os.getpid(), signal.SIGQUIT),
+                **_identity(),
             )
 
     def _wait_ready(self, port: int) -> bool:
