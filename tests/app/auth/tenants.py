@@ -276,9 +276,9 @@ class World:
     def __init__(self, template: Path, directory: Path) -> None:
         self.clock = FakeClock()
         self.settings = Settings(data_dir=directory, target_connect_timeout_s=1, stream_max_s=0.1)
-        self._path, self._kept = directory / "lethe.db", directory / "kept.db"
-        shutil.copyfile(template, self._path)
-        self.database = Database(f"sqlite:///{self._path}", clock=self.clock)
+        path = directory / "lethe.db"
+        shutil.copyfile(template, path)
+        self.database = Database(f"sqlite:///{path}", clock=self.clock)
         self.app = create_app(self.settings, self.database, clock=self.clock)
         self.operations = list(all_operations())
         self._runner = asyncio.Runner()
@@ -289,7 +289,10 @@ class World:
         stores = self.mine.stores
         self.strangers = {f"role {role}": self.token(role=role, stores=stores) for role in Role}
         self.strangers |= {str(scope): self.token([scope], stores=stores) for scope in Scope}
-        self._copy(self._path, self._kept)
+        files = [path, *(directory / f"{each.name}-replica.sqlite" for each in self.tenants)]
+        self._kept = {file: file.with_suffix(".kept") for file in files}
+        for file, kept in self._kept.items():
+            self._copy(file, kept)
 
     @property
     def mine(self) -> Tenant:
@@ -305,8 +308,9 @@ class World:
         self.database.close()
 
     def restore(self) -> None:
-        """Bring the metadata back to what it was when everything was there."""
-        self._copy(self._kept, self._path)
+        """Bring the metadata and the replicas back to what they were when everything was there."""
+        for file, kept in self._kept.items():
+            self._copy(kept, file)
 
     def _copy(self, source: Path, target: Path) -> None:
         with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
