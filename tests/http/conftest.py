@@ -12,7 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.cli.main import main
 from tests.conftest import SharedServer
+from tests.http.commands import Command
 from tests.http.metadata_rows import MetadataRows
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
@@ -144,6 +146,23 @@ def http(service: ServiceProcess) -> Iterator[httpx.Client]:
     """A client with the admin's token."""
     with service.http() as client:
         yield client
+
+
+@pytest.fixture
+def command(
+    service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Command:
+    """Runs the command in this process, as the admin of the service."""
+    monkeypatch.setenv("LETHE_URL", service.url)
+    monkeypatch.setenv("LETHE_TOKEN", service.token)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsysbinary.readouterr()
+        code = main(arguments)
+        found = capsysbinary.readouterr()
+        return code, found.out.decode(), found.err.decode()
+
+    return run
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,10 @@ import httpx
 import pytest
 from lethe_client import Change, Conflict, Lethe, NotFound, RequestInvalid
 
-from app.cli.main import main
 from app.cli.shell.exits import ExitCode
+from tests.http.commands import Command
 from tests.http.service_process import ServiceProcess
 from tests.http.writers import WrittenStore, make_written, text64
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="session")
@@ -29,23 +27,6 @@ def service(sqlite_service: ServiceProcess) -> ServiceProcess:
 @pytest.fixture
 def store(http: httpx.Client, roots: Path) -> WrittenStore:
     return make_written(http, folder=roots)
-
-
-@pytest.fixture
-def command(
-    service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> Command:
-    """Runs the command in this process; its exit code, output and notes."""
-    monkeypatch.setenv("LETHE_URL", service.url)
-    monkeypatch.setenv("LETHE_TOKEN", service.token)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsysbinary.readouterr()
-        code = main(arguments)
-        found = capsysbinary.readouterr()
-        return code, found.out.decode(), found.err.decode()
-
-    return run
 
 
 @pytest.fixture

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
-from app.cli.main import main
+from tests.http.commands import Command
 from tests.http.environments import make_environment_store
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
 from tests.http.supplying import make_pair
 from tests.je_data import unpack
 
-Command = Callable[..., tuple[int, str, str]]
 USAGE = 64
 
 
 @pytest.fixture(scope="session")
 def service(sqlite_service: ServiceProcess) -> ServiceProcess:
     return sqlite_service
-
-
-@pytest.fixture
-def command(
-    service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> Command:
-    monkeypatch.setenv("LETHE_URL", service.url)
-    monkeypatch.setenv("LETHE_TOKEN", service.token)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsysbinary.readouterr()
-        code = main(arguments)
-        found = capsysbinary.readouterr()
-        return code, found.out.decode(), found.err.decode()
-
-    return run
 
 
 def test_agreement_is_changed_where_it_is_named_and_nowhere_else(

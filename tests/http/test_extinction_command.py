@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from lethe_client import Conflict, ExtinctionBundle, ExtinctionRequest, Lethe, NotFound, RequestInvalid
 
-from app.cli.main import main
 from app.cli.shell.exits import ExitCode
 from spark.formats.csn import Csn
+from tests.http.commands import Command
 from tests.http.replica_stores import make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 from tests.http.supplying import GENERATION
 from tests.http.writers import WrittenStore, make_written, text64
 
-Command = Callable[..., tuple[int, str, str]]
 RANGE = ("--database", "orders", "--start-key", "a", "--end-key", "b", "--label", "old")
 CONFIRMED = "--confirm-keys-never-reused"
 
@@ -35,22 +34,6 @@ def store(http: httpx.Client, roots: Path) -> WrittenStore:
     made = make_written(http, folder=roots)
     assert made.put_bulk({b"a1": b"one", b"a2": b"two", b"b1": b"three"}).status_code == 200
     return made
-
-
-@pytest.fixture
-def command(
-    service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> Command:
-    monkeypatch.setenv("LETHE_URL", service.url)
-    monkeypatch.setenv("LETHE_TOKEN", service.token)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsysbinary.readouterr()
-        code = main(arguments)
-        found = capsysbinary.readouterr()
-        return code, found.out.decode(), found.err.decode()
-
-    return run
 
 
 @pytest.fixture

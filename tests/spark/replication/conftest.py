@@ -13,6 +13,7 @@ import pytest
 from spark.replication.replica.replica import create_file
 from spark.targets.connection import Target
 from tests.conftest import SharedServer
+from tests.spark.replication.replica_tables import DIALECTS, postgresql_target, sqlite_target
 
 _NUMBERS = itertools.count(1)
 
@@ -47,3 +48,11 @@ def place(request: pytest.FixtureRequest) -> Target:
     found = request.getfixturevalue(f"{request.param}_place")
     assert isinstance(found, Target)
     return found
+
+
+@pytest.fixture(params=DIALECTS)
+def bare_place(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    """A new database for the bare tables of a replica."""
+    if request.param == "postgresql":
+        return postgresql_target(request.getfixturevalue("postgresql_url"))
+    return sqlite_target(tmp_path)

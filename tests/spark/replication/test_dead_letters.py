@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,26 +15,19 @@ from spark.replication.dead_letters import (
     put_dead_letters,
     resolve_dead_letters,
 )
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, Target
 from tests.spark.replication.replica_tables import (
-    DIALECTS,
     NOW_S,
     csn,
     make_tables,
     opened,
-    postgresql_target,
     rolled_back,
-    sqlite_target,
 )
 
 
-@pytest.fixture(params=DIALECTS)
-def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
-    if request.param == "postgresql":
-        target = postgresql_target(request.getfixturevalue("postgresql_url"))
-    else:
-        target = sqlite_target(tmp_path)
-    with opened(target) as connection:
+@pytest.fixture
+def conn(bare_place: Target) -> Iterator[Connection]:
+    with opened(bare_place) as connection:
         make_tables(connection)
         yield connection
 

@@ -20,9 +20,8 @@ from spark.replication.replica.digest import (
     entry_marks,
     piece_rows,
 )
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, Target
 from tests.spark.replication.replica_tables import (
-    DIALECTS,
     NOW_S,
     csn,
     make_tables,
@@ -35,13 +34,9 @@ from tests.spark.replication.replica_tables import (
 FIRST, LAST = csn(0, 1), csn(99, 1)
 
 
-@pytest.fixture(params=DIALECTS)
-def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
-    if request.param == "postgresql":
-        target = postgresql_target(request.getfixturevalue("postgresql_url"))
-    else:
-        target = sqlite_target(tmp_path)
-    with opened(target) as connection:
+@pytest.fixture
+def conn(bare_place: Target) -> Iterator[Connection]:
+    with opened(bare_place) as connection:
         make_tables(connection)
         yield connection
 

@@ -40,13 +40,10 @@ from spark.targets.ledger import ensure_ledger, ledger_totals
 from tests.dying import Dying
 from tests.spark.replication.broken_rule import broken_rule, does_nothing
 from tests.spark.replication.replica_tables import (
-    DIALECTS,
     NOW_S,
     csn,
     make_tables,
     opened,
-    postgresql_target,
-    sqlite_target,
 )
 from tests.spark.replication.tombstone_tables import keys_left, put_entries
 
@@ -59,16 +56,9 @@ SERVICE_S = csn(80, 1).timestamp
 """The service's clock: a little behind the youngest of the changes."""
 
 
-@pytest.fixture(params=DIALECTS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
-    if request.param == "postgresql":
-        return postgresql_target(request.getfixturevalue("postgresql_url"))
-    return sqlite_target(tmp_path)
-
-
 @pytest.fixture
-def conn(place: Target) -> Iterator[Connection]:
-    with opened(place) as connection:
+def conn(bare_place: Target) -> Iterator[Connection]:
+    with opened(bare_place) as connection:
         make_tables(connection)
         connection.execute(
             f"insert into {tables_of(connection).generator}"
@@ -255,7 +245,7 @@ def test_a_purge_removes_what_the_definition_says_and_nothing_else(conn: Connect
     assert check_cases(conn, 0, CASES) > CASES, "the cases remove something"
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("bare_place", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("module", "name", "naive"),
     [
@@ -388,7 +378,7 @@ def test_the_generator_follows_what_was_purged(conn: Connection) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["unheard", "unanswered"])
 def test_a_death_at_any_statement_leaves_all_or_nothing(
-    conn: Connection, place: Target, tmp_path: Path, after: bool
+    conn: Connection, bare_place: Target, tmp_path: Path, after: bool
 ) -> None:
     level(conn, {b"k%d" % number: (csn(number, 1), number != 2) for number in range(4)})
     raise_fence(conn, RESOURCE, token=1, owner="job_a")
@@ -400,7 +390,7 @@ def test_a_death_at_any_statement_leaves_all_or_nothing(
     while True:
         at += 1
         states.append(held(conn))
-        with opened(place) as dying:
+        with opened(bare_place) as dying:
             session = Dying(dying._session, at, after=after)
             dying._session = session  # type: ignore[assignment]
             try:

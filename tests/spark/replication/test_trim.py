@@ -27,21 +27,18 @@ from spark.replication.trimming.units import (
     TrimWalk,
     run_trim,
 )
-from spark.targets.connection import Connection, target_now
+from spark.targets.connection import Connection, Target, target_now
 from spark.targets.errors import FenceRaised
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger, ledger_totals
 from tests.spark.replication.replica_tables import (
-    DIALECTS,
     NOW_S,
     csn,
     left_in_changelog,
     make_tables,
     opened,
-    postgresql_target,
     put_records,
     rolled_back,
-    sqlite_target,
     vectors,
 )
 
@@ -50,13 +47,9 @@ CASES = 120
 """On each database."""
 
 
-@pytest.fixture(params=DIALECTS)
-def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
-    if request.param == "postgresql":
-        target = postgresql_target(request.getfixturevalue("postgresql_url"))
-    else:
-        target = sqlite_target(tmp_path)
-    with opened(target) as connection:
+@pytest.fixture
+def conn(bare_place: Target) -> Iterator[Connection]:
+    with opened(bare_place) as connection:
         make_tables(connection)
         assert ensure_ledger(connection)
         yield connection
