@@ -113,7 +113,7 @@ def before(row: Row, cutoff: Cutoff, binder: Binder) -> str:
     if cutoff.unit is not None:
         return _before_number(column, name, cutoff, binder)
     if column.kind == "dynamic":
-        return _before_dynamic(row, name, cutoff, binder)
+        return _before_dynamic(row, column, cutoff, binder)
     if column.kind not in _TIMES:
         raise ExpressionInvalid(
             f"{column.name} is {column.type}: name a column of times, or time_unit S or MS for one of numbers"
@@ -128,7 +128,8 @@ def before(row: Row, cutoff: Cutoff, binder: Binder) -> str:
             bound, least = bound.replace(tzinfo=None), least.replace(tzinfo=None)
     if column.kind == "date":
         bound, least = bound.date(), least.date()
-    return f"{name} >= {binder.add(least)} and {name} < {binder.add(bound)}"
+    is_day = f" and not ({_is_no_day(name)})" if _may_be_no_day(row, column) else ""
+    return f"{name} >= {binder.add(least)} and {name} < {binder.add(bound)}{is_day}"
 
 
 def is_unreadable(row: Row, cutoff: Cutoff, binder: Binder) -> str:
@@ -144,7 +145,17 @@ def is_unreadable(row: Row, cutoff: Cutoff, binder: Binder) -> str:
         )
     if column.kind not in _TIMES:
         return "1 = 0"
-    return f"{name} < {binder.add(date(1, 1, 2) if column.kind == 'date' else datetime(1, 1, 2))}"
+    least = f"{name} < {binder.add(date(1, 1, 2) if column.kind == 'date' else datetime(1, 1, 2))}"
+    return f"{least} or {_is_no_day(name)}" if _may_be_no_day(row, column) else least
+
+
+def _may_be_no_day(row: Row, column: Column) -> bool:
+    """MariaDB, MySQL: such a column may hold 2026-00-00, whose month or day nobody knows."""
+    return row.conn.dialect.name == "mysql" and column.kind in ("date", "timestamp")
+
+
+def _is_no_day(name: str) -> str:
+    return f"month({name}) = 0 or dayofmonth({name}) = 0"
 
 
 def _before_number(column: Column, name: str, cutoff: Cutoff, binder: Binder) -> str:
@@ -157,11 +168,15 @@ def _before_number(column: Column, name: str, cutoff: Cutoff, binder: Binder) ->
     return f"{name} < {binder.add(bound)}"
 
 
-def _before_dynamic(row: Row, name: str, cutoff: Cutoff, binder: Binder) -> str:
+def _before_dynamic(row: Row, column: Column, cutoff: Cutoff, binder: Binder) -> str:
+    name = row.quoted(column)
     text = binder.add(convert(cutoff.at, time_zone=row.time_zone, encoding="text"))
+    is_over = f"{name} < {text}"
+    if column.type.lower() == "date":  # a day without a time is over when the next one has begun
+        is_over += f" and (length({name}) > 10 or {name} < substr({text}, 1, 10))"
     number = binder.add(convert(cutoff.at, time_zone=row.time_zone, encoding="epoch_ms"))
     return (
-        f"({_is_text_time(name, binder)} and {name} < {text}) or"
+        f"({_is_text_time(name, binder)} and {is_over}) or"
         f" (typeof({name}) = 'integer' and {name} >= {LEAST_EPOCH_MS} and {name} < {number})"
     )
 

@@ -136,6 +136,8 @@ def make_case(seed: int, dialect: str) -> Case:
     kind = rng.choice(["timestamp", "timestamptz", "date", "epoch_s", "epoch_ms"])
     if dialect == "sqlite":
         kind = rng.choice(["timestamp", "epoch_s", "epoch_ms", "mixed"])
+        if kind == "timestamp" and seed % 3 == 0:
+            kind = "date"
     root = _table(rng, names[0], rng.choice(KEYS))
     time_name = rng.choice(["created", "at time", "when"])
     root.types[time_name] = "timestamp" if kind == "mixed" else kind

@@ -48,3 +48,24 @@ def test_text_is_older_only_where_it_is_a_time(text: str, goes: bool | None, tmp
     assert plan.rows_to_remove == int(goes is True)
     unreadable = [warning.count for warning in plan.warnings if warning.code == "TIME_UNREADABLE"]
     assert unreadable == ([1] if goes is None else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "goes"),
+    [
+        ("2025-12-31", True),
+        ("2026-01-01", False),
+        ("2026-01-01 10:59:59", True),
+        ("2026-01-01 11:00:00", False),
+    ],
+)
+@pytest.mark.parametrize("declared", ["date", "DATE"])
+def test_day_goes_only_when_all_of_it_is_over(declared: str, text: str, goes: bool, tmp_path: Path) -> None:
+    """In a column of days it went in the morning of its own day; PostgreSQL and MariaDB kept it."""
+    path = tmp_path / "rows.db"
+    path.touch()
+    with closing(connect(Target(f"sqlite:///{path}", table_prefix=""), application_name="rows")) as conn:
+        conn.execute(f"create table t (id integer primary key, day {declared})")
+        conn.execute("insert into t values (1, :day)", {"day": text})
+        family = Family.read(conn, Selection("t", Cutoff("day", CUTOFF), None), time_zone="UTC")
+        assert plan_rows(conn, family, should_stop=lambda: False).rows_to_remove == int(goes)
