@@ -108,10 +108,7 @@ def check_fields(purgings: Purgings, kind: str, said: set[str], *, at: str = "")
         said: names of the fields that the client has set.
         at: where the request lies in the body.
     """
-    unknown = dict(purgings[kind].refused)
-    for other, purging in purgings.items():
-        if other != kind:
-            unknown |= dict.fromkeys(purging.own, other)
+    unknown = dict(purgings[kind].refused) | _of_others(purgings, kind)
     errors = [
         {"pointer": f"{at}/{name}", "detail": _senseless(kind, only)}
         for name, only in unknown.items()
@@ -119,6 +116,15 @@ def check_fields(purgings: Purgings, kind: str, said: set[str], *, at: str = "")
     ]
     if errors:
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
+
+
+def _of_others(purgings: Purgings, kind: str) -> dict[str, str | None]:
+    """The fields that only other kinds know: which one, None: several."""
+    found: dict[str, str | None] = {}
+    for other, purging in purgings.items():
+        for name in purging.own - purgings[kind].own:
+            found[name] = None if name in found else other
+    return found
 
 
 def _senseless(kind: str, only: str | None) -> str:
