@@ -203,9 +203,3 @@ def shown(extinction: Extinction, *, in_base64: bool) -> Any:
     if not in_base64:
         fields["databases"] = sorted(name.decode() for name in extinction.databases)
     return fields
-
-
-def forget_views() -> None:
-    """Forget what was put together; the next question does it anew."""
-    with _guard:
-        _views.clear()

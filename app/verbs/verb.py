@@ -16,7 +16,6 @@ from app.jobs.engines.choice import Engines
 from app.jobs.models import ThrottleSetting
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import A_DAY
-from app.kit.model import Model
 from app.settings import Settings
 from app.stores.models import StoreKind
 
@@ -39,10 +38,6 @@ class Limits(StrEnum):
     """What goes, goes at the consumer, by the word of its admin."""
     AS_ITS_SOURCE = "AS_ITS_SOURCE"
     """What goes has gone where it was copied from."""
-
-
-class NoBody(Model):
-    """A POST without a body."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,3 @@ def _unusable_key(conn: Connection, table: Table) -> list[str]:
         if not is_known or column.type in _MYSQL_NO_KEY:
             wrong.append(f"{name} is {column.type}")
     return wrong
-
-
-def not_a_table(conn: Connection, name: str, what: str) -> TargetSchemaUnsupported:
-    """The error for a relation that is no table."""
-    place = conn.dialect.qualify(conn.target.schema, name)
-    return TargetSchemaUnsupported(f"{place} is {what}: name the table below it")

@@ -1,6 +1,6 @@
 """Pieces of SQL with the values that they bind."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,8 +38,3 @@ def source(conn: Connection, table: str) -> str:
     """The table as it stands behind FROM."""
     name = conn.dialect.qualify(conn.target.schema, table)
     return name if conn.dialect.name == "mysql" else f"{name} as t"
-
-
-def all_of(parts: Iterable[str]) -> str:
-    """AND."""
-    return " and ".join(f"({part})" for part in parts)

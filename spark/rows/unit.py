@@ -1,6 +1,6 @@
 """One unit of the purge ROWS: one transaction over one range of a table's keys.
 
-Invariants, beside those of every unit (spark.targets.transaction):
+Rules, beside those of every unit (spark.targets.transaction):
 - Where other rows can refer to the table, its chosen rows are locked before the delete, which is a statement
   of its own: it sees each row that referred to them before the lock, and none can come until the end.
 """

@@ -23,7 +23,7 @@ from app.extinction.records import insert_row, note_logged, note_progress
 from app.extinction.rows import ExtinctionState
 from app.extinction.service import check_target, commit_at_target, read_request
 from app.extinction.sizing import hint_of
-from app.extinction.verdicts import forget_views, view_of
+from app.extinction.verdicts import view_of
 from app.kit.ids import new_id
 from app.replication.replica.replicas import close_idle_replicas, find_expected, opened_replica, writer_turn
 from app.settings import Settings
@@ -37,6 +37,7 @@ from spark.formats.replica import tables_of
 from spark.replication.agreements import register_agreement
 from spark.replication.records import local_schema
 from spark.replication.replica.local_write import LocalRequest, write_group
+from tests.app.extinction.kept_views import forget_views
 from tests.spark.extinction.cases import World, naive_status, near, random_extinction, random_key
 
 EXTINCT, MAYBE = ExtinctionStatus.EXTINCT, ExtinctionStatus.MAYBE_EXTINCT

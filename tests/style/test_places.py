@@ -13,7 +13,7 @@ MODULES_MAX = 20
 # What a job takes and gives has a schema as well: its parameters are in models.py, its result in results.py.
 BODIES = {"models.py", "rows.py", "results.py"}
 # Modules with models elsewhere. `kit` has what no domain owns, a file's form and a group of settings too;
-# `settings` reads the environment, `verbs/verb.py` the body of an act that takes none.
+# `settings` reads the environment.
 BODIES_ELSEWHERE = {
     "app/kit/model.py",
     "app/kit/pagination.py",
@@ -21,7 +21,6 @@ BODIES_ELSEWHERE = {
     "app/kit/spark/calibration.py",
     "app/kit/spark/settings.py",
     "app/settings.py",
-    "app/verbs/verb.py",
 }
 # Who catches whatever comes, how often: where a thread, a process or a foreign format ends and nobody above
 # would hear of it. All others catch what they can name; ExitStack or `finally` undo what must be undone.
@@ -136,3 +135,19 @@ def test_the_steps_of_a_sweep_are_taken_by_its_frame() -> None:
         for step in called.findall(file.text):
             found[step].add(file.name)
     assert found == STEPS_OF_A_SWEEP
+
+
+def test_nothing_is_in_the_product_for_tests_alone() -> None:
+    # A name that is written once, where it is defined, is nobody's but a test's. What has a decorator is
+    # called by whoever decorates.
+    files = source_files("app", "spark", "client", "migrations", "lethe_samples", "benchmarks", "setup")
+    written = Counter(word for file in files for word in re.findall(r"\w+", file.text))
+    found = [
+        f"{file.name}: {node.name}"
+        for file in source_files("app", "spark")
+        for node in file.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.decorator_list
+        and written[node.name] == 1
+    ]
+    assert found == []

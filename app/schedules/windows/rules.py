@@ -100,11 +100,6 @@ def opens(rules: Sequence[Rule], at: datetime) -> Opens:
     return Opens(None, at)
 
 
-def opens_at(rules: Sequence[Rule], at: datetime) -> datetime | None:
-    """When work may go on, from an instant at which it may not; None: not within the steps looked through."""
-    return opens(rules, at).at
-
-
 def _closed_until(rules: Sequence[Rule], at: datetime) -> datetime | None:
     """An instant before which nothing opens what is closed now; None: there is none.
 

@@ -17,7 +17,6 @@ import pytest
 from sqlmodel import select
 
 from app.db import Database
-from app.extinction import verdicts
 from app.extinction.records import insert_row, note_logged, note_progress, submit_job
 from app.extinction.rows import ENDED, HOLDING, ExtinctionRow, ExtinctionState
 from app.extinction.scan.settling import RESERVED_MAX, Settling
@@ -33,6 +32,7 @@ from app.stores.service import get_store
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
 from spark.replication.consumer.extinctions import read_extinctions
+from tests.app.extinction.kept_views import forget_views
 from tests.app.fake_clock import FakeClock
 from tests.spark.extinction.cases import DATABASES, World, naive_status, near, random_extinction, random_key
 
@@ -150,7 +150,7 @@ class Service:
 
     def restart(self) -> None:
         """A kill, and a new process: nothing that was in memory is there."""
-        verdicts.forget_views()
+        forget_views()
         close_idle_replicas()
         self.check(starting=True)
 

@@ -21,13 +21,14 @@ from app.clock import SystemClock
 from app.db import Database
 from app.extinction import log_reading
 from app.extinction.log_reading import LogReading, accept_gap, read_by_child
-from app.extinction.verdicts import View, forget_views, view_of
+from app.extinction.verdicts import View, view_of
 from app.settings import Settings
 from app.stores.rows import Store
 from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.count_calls import CountAnswer, CountCall
 from spark.erase.unit import do
 from spark.formats.je.extinct_scan import ExtinctScan
+from tests.app.extinction.kept_views import forget_views
 
 CREATED_MS = 1_795_163_000_000
 KEYS = [b"key%02d" % number for number in range(40)]

@@ -8,7 +8,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from app.schedules.crontab import Crontab
-from app.schedules.windows.rules import STEPS_MAX, Rule, WindowKind, finishes_at, level_at, opens_at
+from app.schedules.windows.rules import STEPS_MAX, Rule, WindowKind, finishes_at, level_at, opens
 from tests.app.schedules.minutes import CHANGES, MINUTE, ZONES, MinuteCron, random_cron
 
 
@@ -85,14 +85,14 @@ def windows_differ(seed: int) -> str | None:
             return f"{seed}: {at} is {seen}, not {model(at)}: {rules}"
         ahead = [each for each in (at + MINUTE * n for n in range(1, 2_000)) if each <= last]
         if model(at) == 0:
-            opens = next((each for each in ahead if model(each) > 0), None)
-            told = opens_at(rules, at)
+            due = next((each for each in ahead if model(each) > 0), None)
+            told = opens(rules, at).at
             if (
-                (opens is not None or (told is not None and told <= last))
-                and told != opens
-                and not is_far(told, opens, at)
+                (due is not None or (told is not None and told <= last))
+                and told != due
+                and not is_far(told, due, at)
             ):
-                return f"{seed}: closed at {at}, opens {told}, not {opens}: {rules}"
+                return f"{seed}: closed at {at}, opens {told}, not {due}: {rules}"
         work_s = draw.choice((60.0, 1_800.0, 20_000.0))
         done_s, done_at = 0.0, None
         for each in (at, *ahead):

@@ -21,7 +21,7 @@ from app.verbs.purges import PURGINGS, TABLES
 from app.verbs.stores.table import COLUMNS as STORE_COLUMNS
 from app.verbs.stores.table import KINDS
 from app.verbs.table import CARRIERS, COLUMNS, SUBMITTERS, VERBS, scopes_of, task_kinds, verb_of
-from app.verbs.verb import Limits, NoBody, Tools, Verb
+from app.verbs.verb import Limits, Tools, Verb
 from tests.app.forged import ended
 from tests.app.starts_forged import with_a_gap
 from tests.style.source_files import ROOT
@@ -137,4 +137,4 @@ def test_requests_of_the_table_are_the_bodies_that_routes_take() -> None:
         for parameter in inspect.signature(route.endpoint).parameters.values()
     }
     taken |= {get_args(each)[0] for each in taken if get_args(each)}
-    assert [verb.name for verb in VERBS if verb.request not in taken | {NoBody}] == []
+    assert [verb.name for verb in VERBS if verb.request not in taken] == []
