@@ -59,6 +59,13 @@ _FOREIGN = """
         (select array_agg(a.attname::text order by k.position)
          from unnest(o.confkey) with ordinality k (attnum, position)
          join pg_catalog.pg_attribute a on a.attrelid = o.confrelid and a.attnum = k.attnum),
+        (select array_agg(case when l.oid is null or a.attcollation = b.attcollation then ''
+                          else pg_catalog.format('%s.%I', l.collnamespace::regnamespace, l.collname) end
+                          order by k.position)
+         from unnest(o.confkey, o.conkey) with ordinality k (attnum, of_child, position)
+         join pg_catalog.pg_attribute a on a.attrelid = o.confrelid and a.attnum = k.attnum
+         join pg_catalog.pg_attribute b on b.attrelid = o.conrelid and b.attnum = k.of_child
+         left join pg_catalog.pg_collation l on l.oid = a.attcollation),
         exists (select from pg_catalog.pg_index i
                 where i.indrelid = o.conrelid and i.indkey[0] = any(o.conkey)),
         has_table_privilege(c.oid, 'SELECT') and has_schema_privilege(n.oid, 'USAGE'),
@@ -138,7 +145,8 @@ def _foreign(
 ) -> tuple[tuple[ForeignKey, ...], list[TableFinding]]:
     found, findings = [], []
     for row in conn.execute(_FOREIGN, at):
-        constraint, schema, child, is_here, rule, child_columns, columns, has_index, may_read, guarded = row
+        constraint, schema, child, is_here, rule, child_columns, columns, *rest = row
+        collations, has_index, may_read, guarded = rest
         found.append(
             ForeignKey(
                 str(constraint),
@@ -148,6 +156,7 @@ def _foreign(
                 tuple(columns),
                 _ON_DELETE[rule],
                 bool(has_index),
+                tuple(collations),
             )
         )
         if not may_read:

@@ -228,7 +228,7 @@ class _Conditions:
         above = self._alias()
         return (
             f"exists (select 1 from {self._name(None, parent)} {above}"
-            f" where {self._matches(above, foreign.columns, row, foreign.child_columns)}"
+            f" where {self._refers(foreign, above, row)}"
             f" and ({self.chosen(parent, above)}) and {self.goes(parent, above)})"
         )
 
@@ -252,7 +252,7 @@ class _Conditions:
         if self._conn.dialect.name == "mysql":  # one that refers to itself is not deleted
             key = self._family.tables[name].key
             stays += f" or ({self._matches(below, key, row, key)})"
-        match = self._matches(row, foreign.columns, below, foreign.child_columns)
+        match = self._refers(foreign, row, below)
         return f"exists (select 1 from {self._name(None, name)} {below} where {match} and ({stays}))"
 
     def free(self, name: str, row: str, *, with_itself: bool) -> str:
@@ -267,7 +267,7 @@ class _Conditions:
     def holds(self, foreign: ForeignKey, row: str) -> str:
         """Whether a row that does not go with it refers to the row."""
         below = self._alias()
-        match = self._matches(row, foreign.columns, below, foreign.child_columns)
+        match = self._refers(foreign, row, below)
         is_here = foreign.schema is None
         is_own = is_here and foreign.child in self._family.tables
         table = self._family.tables.get(foreign.child) if is_here else None
@@ -286,7 +286,7 @@ class _Conditions:
         table = self._family.tables[name]
         for foreign in table.incoming:
             below = self._alias()
-            match = self._matches(row, foreign.columns, below, foreign.child_columns)
+            match = self._refers(foreign, row, below)
             if foreign.schema is None and foreign.child == name:
                 match += f" and {self._differs(table, below, row)}"
             child = self._name(foreign.schema, foreign.child)
@@ -302,12 +302,24 @@ class _Conditions:
     def _name(self, schema: str | None, table: str) -> str:
         return self._conn.dialect.qualify(schema or self._conn.target.schema, table)
 
-    def _matches(self, one: str, columns: Sequence[str], other: str, others: Sequence[str]) -> str:
-        """Of a foreign key the row that is referred to comes first: on SQLite its collation counts."""
+    def _refers(self, foreign: ForeignKey, row: str, below: str) -> str:
+        """Whether a row of the child refers to a row. What is referred to has the collation that counts."""
+        return self._matches(row, foreign.columns, below, foreign.child_columns, foreign.collations)
+
+    def _matches(
+        self,
+        one: str,
+        columns: Sequence[str],
+        other: str,
+        others: Sequence[str],
+        collations: Sequence[str] = (),
+    ) -> str:
+        """On SQLite the collation of the first counts; PostgreSQL wants it named where the two differ."""
         quote = self._conn.dialect.quote
+        named = (f" collate {name}" if name else "" for name in collations or [""] * len(columns))
         return " and ".join(
-            f"{one}.{quote(column)} = {other}.{quote(beside)}"
-            for column, beside in zip(columns, others, strict=True)
+            f"{one}.{quote(column)}{collation} = {other}.{quote(beside)}"
+            for column, collation, beside in zip(columns, named, others, strict=True)
         )
 
     def _differs(self, table: Table, one: str, other: str) -> str:

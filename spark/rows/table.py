@@ -37,6 +37,7 @@ class ForeignKey:
     Attributes:
         schema: of the child; None: that of the connection.
         on_delete: CASCADE, SET NULL, SET DEFAULT, RESTRICT or NO ACTION.
+        collations: of PostgreSQL's columns that are referred to, quoted; "" where the child's is the same.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ForeignKey:
     columns: tuple[str, ...]
     on_delete: str
     has_index: bool
+    collations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
