@@ -32,7 +32,14 @@ from app.verbs.stores.kind import KindOfStore
 from app.verbs.stores.table import KINDS, KindIncomplete, check_kinds
 from app.verbs.table import VERBS, VerbIncomplete, check_table
 from app.verbs.verb import Verb
-from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
+from migrations.upgrade import (
+    MadeByNewer,
+    copy_before_upgrade,
+    current_revision,
+    head_revision,
+    refuse_newer,
+    upgrade,
+)
 from spark.targets.errors import TargetError, classify
 from spark.targets.hosts import parse_entry
 
@@ -229,8 +236,7 @@ def bring_to_head(database: Database, *, may_migrate: bool) -> None:
         revision = current_revision(database)
         if revision == head_revision():
             return
-        if revision is not None and not is_known(revision):
-            raise Misconfigured(f"the metadata is at revision {revision}, made by a newer Lethe")
+        refuse_newer(revision)
         if not (database.is_sqlite or may_migrate):
             raise Misconfigured("the metadata is not at head: run `lethe migrate`, or serve with --migrate")
         if revision is not None:
@@ -256,6 +262,8 @@ def _metadata_faults(database: Database) -> Iterator[None]:
     """Say what the metadata database answers, without the password."""
     try:
         yield
+    except MadeByNewer as error:
+        raise Misconfigured(f"{error}: install that version here") from error
     except sa.exc.DBAPIError as error:
         fault = classify(error.orig or error, secret=database.url.password)
         if type(fault) is TargetError:

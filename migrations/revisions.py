@@ -11,6 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.db import Database
+from app.kit.metadata.engines import READ_ONLY
 
 VERSIONS: Final = Path(__file__).parent / "versions"
 FILES: Final = "[0-9]*_*.py"
@@ -37,9 +38,14 @@ def is_known(revision: str) -> bool:
 
 
 def current_revision(database: Database) -> str | None:
-    """Where a database stands; None: empty."""
-    with database.engine.connect() as connection:
-        if not sa.inspect(connection).has_table(TABLE):
-            return None
-        revision: str | None = connection.execute(CURRENT).scalar_one_or_none()
-        return revision
+    """Where a database stands; None: empty. Whoever migrates it just now is not waited for."""
+    with database.engine.connect().execution_options(**READ_ONLY) as connection:
+        return revision_of(connection)
+
+
+def revision_of(connection: sa.Connection) -> str | None:
+    """The same, as the transaction of a connection sees it."""
+    if not sa.inspect(connection).has_table(TABLE):
+        return None
+    revision: str | None = connection.execute(CURRENT).scalar_one_or_none()
+    return revision

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from app.db import Database
-from app.kit.metadata.engines import wait_without_end
-from migrations.revisions import current_revision, head_revision, is_known
+from app.kit.metadata.engines import READ_ONLY, wait_without_end
+from migrations.held_up import tell_holders, tell_turn_is_taken
+from migrations.revisions import current_revision, head_revision, is_known, revision_of
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ADVISORY_KEY",
     "TURN_MAX",
+    "MadeByNewer",
     "await_turn",
     "copy_before_upgrade",
     "current_revision",
     "head_revision",
     "is_known",
+    "refuse_newer",
     "upgrade",
     "upgrade_within",
 ]
@@ -43,15 +46,24 @@ TAKEN_FIRST = ("idempotency_keys", "counters", "jobs", "stores")
 HELD_UP = ("40P01", "55P03")
 """A deadlock, a lock that did not come in time."""
 PAUSE_S = 1.0
+TOLD_EVERY_S = 30.0
+"""How often it is said for whom it waits."""
 _ALONE = (
     "set local statement_timeout = 0",  # a large table is rewritten, or gets an index
     "set local idle_in_transaction_session_timeout = 0",
     "set local tcp_keepalives_idle = 15",  # it holds every table: its machine may die, and send no end
     "set local tcp_keepalives_interval = 5",
     f"set local lock_timeout = '{TURN_MAX}'",
-    f"select pg_advisory_xact_lock({ADVISORY_KEY})",
-    "set local lock_timeout to default",  # of tables: instances that run beside it must not wait behind it
 )
+_OF_TABLES = "set local lock_timeout to default"  # instances that run beside it must not wait behind it
+
+
+class MadeByNewer(Exception):
+    """A newer Lethe has migrated the database; `revision` is one that this version does not know."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(f"the metadata is at revision {revision}, made by a newer Lethe")
+        self.revision = revision
 
 
 def _config() -> "Config":
@@ -68,10 +80,20 @@ def upgrade(database: Database) -> None:
 
     Instances that run beside it hold its tables for moments, each in an order of its own. It takes all tables
     first, and begins anew where it would have to wait long for one: else two would wait for each other.
+
+    Raises: MadeByNewer: a newer Lethe was quicker.
     """
-    until_s = time.monotonic() + TURN_MAX_MS / 1000
+    until_s, tell_at_s = time.monotonic() + TURN_MAX_MS / 1000, 0.0
     while not _is_upgraded(database, is_last=time.monotonic() >= until_s):
+        if time.monotonic() >= tell_at_s:
+            _tell_holders(database, until_s - time.monotonic())
+            tell_at_s = time.monotonic() + TOLD_EVERY_S
         time.sleep(PAUSE_S)
+
+
+def _tell_holders(database: Database, left_s: float) -> None:
+    with database.engine.connect().execution_options(**READ_ONLY) as connection:
+        tell_holders(connection, _tables(connection), left_s=left_s)
 
 
 def _is_upgraded(database: Database, *, is_last: bool) -> bool:
@@ -83,6 +105,7 @@ def _is_upgraded(database: Database, *, is_last: bool) -> bool:
                 await_turn(connection)
                 has_turn = True
                 _take_tables(connection)
+            refuse_newer(revision_of(connection))
             upgrade_within(connection, "head")
     except sa.exc.OperationalError as error:
         if is_last or not has_turn or getattr(error.orig, "sqlstate", None) not in HELD_UP:
@@ -91,34 +114,49 @@ def _is_upgraded(database: Database, *, is_last: bool) -> bool:
     return True
 
 
+def refuse_newer(revision: str | None) -> None:
+    """Refuse a revision that this version does not know. Raises: MadeByNewer."""
+    if revision is not None and not is_known(revision):
+        raise MadeByNewer(revision)
+
+
 def _take_tables(connection: sa.Connection) -> None:
     """Keep all tables of Lethe that are there to the end of the transaction."""
-    from app.tables import metadata
-
-    names = set(sa.inspect(connection).get_table_names()).intersection(metadata.tables)
+    names = _tables(connection)
     if not names:
         return
-    first = [name for name in TAKEN_FIRST if name in names]
-    quoted = [
-        connection.dialect.identifier_preparer.quote(name) for name in (*first, *sorted(names - {*first}))
-    ]
+    quoted = [connection.dialect.identifier_preparer.quote(name) for name in names]
     connection.exec_driver_sql(f"set local lock_timeout = '{TAKEN_WITHIN_MS}ms'")
     connection.exec_driver_sql(f"lock table {', '.join(quoted)} in access exclusive mode")
     connection.exec_driver_sql("set local lock_timeout to default")
 
 
+def _tables(connection: sa.Connection) -> list[str]:
+    """The tables of Lethe that are there, in the order in which they are taken."""
+    from app.tables import metadata
+
+    names = set(sa.inspect(connection).get_table_names()).intersection(metadata.tables)
+    first = [name for name in TAKEN_FIRST if name in names]
+    return [*first, *sorted(names - {*first})]
+
+
 @contextmanager
 def _patient(connection: sa.Connection) -> Iterator[None]:
-    """On SQLite a transaction that writes begins when the writer before it has ended, even if he migrates."""
+    """On SQLite a transaction that writes begins when the writer before it has ended, even if he migrates.
+
+    A table that is made anew is dropped first: what refers to its rows must not go with them.
+    """
     if connection.dialect.name != "sqlite":
         yield
         return
     raw: Any = connection.connection
     [(usual_ms,)] = raw.execute("pragma busy_timeout").fetchall()
     raw.execute(f"pragma busy_timeout = {TURN_MAX_MS}")
+    raw.execute("pragma foreign_keys = off")  # within a transaction it would do nothing
     try:
         yield
     finally:
+        raw.execute("pragma foreign_keys = on")
         raw.execute(f"pragma busy_timeout = {usual_ms}")
 
 
@@ -127,6 +165,10 @@ def await_turn(connection: sa.Connection) -> None:
     wait_without_end(connection)
     for statement in _ALONE:
         connection.exec_driver_sql(statement)
+    if not connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({ADVISORY_KEY})").scalar_one():
+        tell_turn_is_taken(ADVISORY_KEY, longest=TURN_MAX)
+        connection.exec_driver_sql(f"select pg_advisory_xact_lock({ADVISORY_KEY})")
+    connection.exec_driver_sql(_OF_TABLES)
 
 
 def upgrade_within(connection: sa.Connection, revision: str) -> None:
