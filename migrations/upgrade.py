@@ -46,6 +46,7 @@ TAKEN_FIRST = ("idempotency_keys", "counters", "jobs", "stores")
 HELD_UP = ("40P01", "55P03")
 """A deadlock, a lock that did not come in time."""
 PAUSE_S = 1.0
+SILENT_S, ASKED_EVERY_S = 5.0, 0.1
 TOLD_EVERY_S = 30.0
 """How often it is said for whom it waits."""
 _ALONE = (
@@ -165,10 +166,20 @@ def await_turn(connection: sa.Connection) -> None:
     wait_without_end(connection)
     for statement in _ALONE:
         connection.exec_driver_sql(statement)
-    if not connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({ADVISORY_KEY})").scalar_one():
+    if not _has_turn_soon(connection):
         tell_turn_is_taken(ADVISORY_KEY, longest=TURN_MAX)
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({ADVISORY_KEY})")
     connection.exec_driver_sql(_OF_TABLES)
+
+
+def _has_turn_soon(connection: sa.Connection) -> bool:
+    """Most are done within seconds: nothing is said of these."""
+    until_s = time.monotonic() + SILENT_S
+    while not connection.exec_driver_sql(f"select pg_try_advisory_xact_lock({ADVISORY_KEY})").scalar_one():
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(ASKED_EVERY_S)
+    return True
 
 
 def upgrade_within(connection: sa.Connection, revision: str) -> None:

@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
-import pytest
 
 from app.db import Database
 from migrations.upgrade import ADVISORY_KEY, upgrade_within
