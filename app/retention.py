@@ -219,7 +219,8 @@ def _archives_in_use(db: Session) -> set[str]:
 def remove_expired_archives(database: Database, settings: Settings, *, instance_id: str) -> list[str]:
     """Remove archives past their retention which lie on this instance's disk; the files first, then the row.
 
-    Only folders below the archive root are ever removed, and none that a job has not ended to use.
+    Only folders below the archive root, or where archives of this instance lay before one was named, are ever
+    removed, and none that a job has not ended to use.
     """
     removed: list[str] = []
     after = ""
@@ -228,7 +229,8 @@ def remove_expired_archives(database: Database, settings: Settings, *, instance_
         removed += [
             archive.job_id
             for archive in expired
-            if archive.job_id not in in_use and _remove_archive(database, settings, archive)
+            if archive.job_id not in in_use
+            and _remove_archive(database, _roots(settings, archive, instance_id), archive)
         ]
         if len(expired) < ROWS_PER_PASS or len(removed) >= ROWS_PER_PASS:
             break
@@ -250,10 +252,16 @@ def _expired(
         return expired, _archives_in_use(db) if expired else set()
 
 
-def _remove_archive(database: Database, settings: Settings, archive: Archive) -> bool:
+def _roots(settings: Settings, archive: Archive, instance_id: str) -> list[Path]:
+    """Below which an archive is removed. The data directory of another instance may have the path of ours."""
+    own = [settings.own_archives] if archive.instance == instance_id else []
+    return [settings.effective_archive_root, *own]
+
+
+def _remove_archive(database: Database, roots: Iterable[Path], archive: Archive) -> bool:
     """Remove the files of an archive, then its row; False: it is not ours to remove, or cannot be."""
     directory = Path(archive.directory).resolve()
-    if settings.effective_archive_root.resolve() not in directory.parents:
+    if not any(root.resolve() in directory.parents for root in roots):
         return False
     try:
         if directory.exists():

@@ -366,7 +366,12 @@ class Settings(BaseSettings):
     @property
     def effective_archive_root(self) -> Path:
         """Where archives lie when an admin names no other root."""
-        return (self.archive_root or self.data_dir / "archive").absolute()
+        return self.own_archives if self.archive_root is None else self.archive_root.absolute()
+
+    @property
+    def own_archives(self) -> Path:
+        """Where archives of this instance lie unless a root is named."""
+        return (self.data_dir / "archive").absolute()
 
 
 def variables_like_settings() -> list[str]:

@@ -6,6 +6,7 @@ a job that goes on would write beside them.
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,7 @@ def bring_home(database: Database, settings: Settings, *, instance_id: str, is_s
     Args:
         is_start: nothing runs here yet: archives of jobs that have not ended follow too.
     """
-    root, after, moved = settings.effective_archive_root, "", 0
+    root, after, moved, strays = settings.effective_archive_root, "", 0, _Strays(settings)
     while True:
         with database.reading() as db:
             rows = _elsewhere(db, settings, instance_id, after=after, is_start=is_start)
@@ -50,12 +51,41 @@ def bring_home(database: Database, settings: Settings, *, instance_id: str, is_s
                     place = col(Archive.job_id) == job_id
                     db.execute(update(Archive).where(place).values(directory=str(home)))
             moved += len(found)
+        strays.meet(row.directory for row in rows if row.job_id not in found)
         if len(rows) < PIECE:
             break
         after = rows[-1].job_id
     if moved:
         logger.info("archives lie below another root than before", archives=moved, root=str(root))
+    if is_start:
+        strays.tell()
     return moved
+
+
+class _Strays:
+    """Archives that are read where they lie, and that no retention removes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._root, self._own = settings.effective_archive_root, settings.own_archives
+        self._number, self._first = 0, ""
+
+    def meet(self, directories: Iterable[Path]) -> None:
+        """Count those that lie here."""
+        for directory in directories:
+            if self._own not in directory.parents and directory.is_dir():
+                self._number += 1
+                self._first = self._first or str(directory)
+
+    def tell(self) -> None:
+        """Say what only the operator can mend."""
+        if self._number:
+            logger.warning(
+                "archives lie below no root of now: they are read there, and none is removed when its time"
+                " is over. Copy them below the root, with the folders of their stores",
+                archives=self._number,
+                first=self._first,
+                root=str(self._root),
+            )
 
 
 def _elsewhere(
@@ -96,6 +126,12 @@ def _home(root: Path, place: _Place) -> Path | None:
     if place.goes_on or not home.is_dir():
         return None
     try:
-        return home if set(os.listdir(place.directory)) <= set(os.listdir(home)) else None
+        return home if _sizes(place.directory).items() <= _sizes(home).items() else None
     except OSError:  # another look is made later
         return None
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    """Bytes of each file of an archive: a copy that was cut short has all names, too."""
+    with os.scandir(directory) as found:
+        return {entry.name: entry.stat(follow_symlinks=False).st_size for entry in found}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from sqlmodel import Session, col, select
@@ -21,6 +22,11 @@ from app.stores.rows import Store
 
 JOB_VERIFY: Final = "ARCHIVE_VERIFY"
 JOB_RESTORE: Final = "ARCHIVE_RESTORE"
+
+
+def _is_on_one_disk(row: Archive, settings: Settings) -> bool:
+    """Whether only the instance of an archive sees it: no root is shared, or none was when it was made."""
+    return settings.archive_root is None or settings.own_archives in Path(row.directory).parents
 
 
 def submit_archive_job(
@@ -45,7 +51,7 @@ def submit_archive_job(
         identity = store.target_identity
         refuse_conflict(db, store=store.id, identity=identity, resource=resource, but_resting=True)
     runs_on = list(store.runs_on) if store else []
-    if settings.archive_root is None:  # the files lie on that instance's disk
+    if _is_on_one_disk(row, settings):
         runs_on.append(f"instance/{row.instance}")
     wanted = JobRequest(
         kind=JOB_VERIFY if into is None else JOB_RESTORE,
