@@ -28,7 +28,7 @@ from app.idle import agreements_rest_s, count_stores, eraser_rest_s, first_due, 
 from app.jobs.engines.of_process import engines_of, spark_service
 from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.running.claims import Claimer
-from app.jobs.running.instances import InstanceLock, heartbeat, register_instance
+from app.jobs.running.instances import InstanceLock, Namesake, heartbeat, register_instance
 from app.jobs.running.newer import labels_known
 from app.jobs.running.recovery import tell_ahead
 from app.jobs.running.runner import Runner, survive
@@ -146,15 +146,26 @@ class Worker:
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
-        """Start, waiting for a metadata database that is away."""
+        """Start, waiting for a metadata database that is away, and for the end of a process with our id."""
+        namesake = Namesake(self.lock.id)
         while not self._stopped.is_set():
             try:
+                if self._must_wait_for(namesake):
+                    self._stopped.wait(START_RETRY_S)
+                    continue
                 self.start()
             except (MetadataUnavailable, MetadataBusy) as error:
                 logger.warning("metadata away", error=error.detail)
                 self._stopped.wait(START_RETRY_S)
             else:
                 return
+
+    def _must_wait_for(self, namesake: Namesake) -> bool:
+        """Whether another process may be at work under our id. Metadata in a file are of one machine."""
+        if self.database.is_sqlite:
+            return False
+        with self.database.reading() as db:
+            return namesake.may_live(db, now=self.database.now(db))
 
     def stop(self) -> None:
         """Come to a safe point and give the leases back."""

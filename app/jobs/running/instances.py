@@ -3,16 +3,23 @@
 import fcntl
 import os
 import socket
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
 from sqlmodel import Session
 
 from app.jobs.rows import Instance
 from app.kit.ids import new_id
 
 ID_FILE = "instance.id"
+SILENT = timedelta(seconds=45)
+"""Half as long again as there is between two heartbeats."""
+TOLD_EVERY = timedelta(minutes=1)
+ENDED = ("Z", "X")
+"""States of a process that has ended, as /proc has them."""
+logger = structlog.get_logger("lethe.instances")
 
 
 class InstanceBusy(Exception):
@@ -46,13 +53,69 @@ class InstanceLock:
         os.close(self._file)
 
 
+class Namesake:
+    """Whether another process works under our id, because a data directory was copied.
+
+    The lock is of one file: it tells nothing of a copy. A process of before that died without a word has left
+    its row: it is gone if it was of this machine, or once it has been silent for longer than any is.
+    """
+
+    def __init__(self, instance_id: str) -> None:
+        self._id = instance_id
+        self._heard: datetime | None = None
+        self._tell_at: datetime | None = None
+
+    def may_live(self, db: Session, *, now: datetime) -> bool:
+        """Whether it was heard of lately; says so once a minute."""
+        row = db.get(Instance, self._id)
+        if row is None or row.stopped_at is not None or _was_here(row):
+            return False
+        if now - row.heartbeat_at > SILENT:
+            return False
+        self._tell(row, now)
+        return True
+
+    def _tell(self, row: Instance, now: datetime) -> None:
+        lives = self._heard is not None and row.heartbeat_at > self._heard
+        self._heard = self._heard or row.heartbeat_at
+        if self._tell_at is not None and now < self._tell_at:
+            return
+        self._tell_at = now + TOLD_EVERY
+        tell = logger.error if lives else logger.warning
+        tell(
+            "another process works under the id of this one, or did until lately: this one takes no work"
+            " until that has ended. Was the data directory copied? Then remove instance.id from the copy",
+            instance=self._id,
+            hostname=row.hostname,
+            pid=row.pid,
+            heard=row.heartbeat_at.isoformat(),
+        )
+
+
+def _was_here(row: Instance) -> bool:
+    """Whether a process was of this machine and has ended; one of our own number is ours."""
+    return row.hostname == _hostname() and (row.pid == os.getpid() or not _is_alive(row.pid))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in ENDED
+
+
+def _hostname() -> str:
+    return socket.gethostname()[:255]
+
+
 def register_instance(
     db: Session, instance_id: str, *, role: str, version: str, labels: list[str], now: datetime
 ) -> None:
     """Note that the process has started."""
     row = db.get(Instance, instance_id)
     fields: dict[str, Any] = {
-        "hostname": socket.gethostname()[:255],
+        "hostname": _hostname(),
         "pid": os.getpid(),
         "role": role,
         "version": version,
