@@ -104,7 +104,8 @@ def main(args: Sequence[str] | None = None) -> int:
         code = _run(arguments, out)
         Words(sys.stdout).flush()
     except OutputLost as error:
-        return out.complain(Complaint("FILE_UNWRITABLE", f"standard output: {error}", ExitCode.FAILED))
+        detail = f"standard output: {error}"
+        return out.complain(Complaint("FILE_UNWRITABLE", detail, ExitCode.FAILED, error.advice))
     return code
 
 

@@ -37,9 +37,9 @@ def create(
         expires_at=instant(expires_at, option="--expires-at"),
         expires_in=expires_in,
     )
-    session.out.document(made.raw)
     session.out.note(f"Token {made.id} ({name}); the secret is not shown again:")
-    session.out.say(made.token or "")
+    lost = f"Nobody has the secret: lethe token revoke {made.id}, and make another"
+    session.out.secret(made.token or "", made.raw, when_lost=lost)
     return ExitCode.OK
 
 

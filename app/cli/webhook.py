@@ -32,6 +32,7 @@ ALL_EVENTS: Final = (
 )
 WAITS_LONG: Final = "lethe.job.waits_long"
 OVERDUE: Final = "lethe.success.overdue"
+_ROTATE: Final = "Nobody has the secret: lethe webhook rotate {} makes another"
 TEST_WAIT_S: Final = 35.0
 TEST_LOOK_S: Final = 0.25
 WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Id of the webhook (whk_...).")]
@@ -108,12 +109,12 @@ def add(
         "clear_text_on_loopback": clear_text_on_loopback,
     }
     made = session.client.webhooks.create(receiver, sorted(events), **fields)
-    session.out.document(made.raw)
     if made.signing_secret is None:
+        session.out.document(made.raw)
         session.out.say(f"Webhook {made.id} is made; {made.secret} signs.")
     else:
         session.out.note(f"Webhook {made.id} is made; its signing secret is not shown again:")
-        session.out.say(made.signing_secret)
+        session.out.secret(made.signing_secret, made.raw, when_lost=_ROTATE.format(made.id))
     session.out.note(f"Try it: lethe webhook test {made.id}")
     return ExitCode.OK
 
@@ -222,9 +223,12 @@ def rotate(
     Example: lethe webhook rotate whk_01jdb5q6w3r8m2k4n7p9s0t1v2
     """
     changed = session.client.webhooks.rotate(webhook, secret=secret, overlap=overlap)
-    session.out.document(changed.raw)
     session.out.note(f"The former secret signs too until {changed.former_secret_until}.")
-    session.out.say(changed.signing_secret or f"{changed.secret} signs.")
+    if changed.signing_secret is None:
+        session.out.document(changed.raw)
+        session.out.say(f"{changed.secret} signs.")
+    else:
+        session.out.secret(changed.signing_secret, changed.raw, when_lost=_ROTATE.format(changed.id))
     return ExitCode.OK
 
 

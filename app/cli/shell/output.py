@@ -65,9 +65,9 @@ class Screen(Console):
             yield segment if segment.control else segment._replace(text=segment.text.translate(SHOWN))
 
 
-def on_stdout(*, endless: bool = False) -> Console:
+def on_stdout(*, endless: bool = False, when_lost: str = "") -> Console:
     """The console for results; made anew each time, since tests and pipes exchange the stream."""
-    return _console(Words(sys.stdout, endless=endless))
+    return _console(Words(sys.stdout, endless=endless, when_lost=when_lost))
 
 
 def on_stderr() -> Console:
@@ -143,10 +143,10 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, terminal: boo
     return table
 
 
-def _write(value: Any, *, indent: int | None = None, endless: bool = False) -> None:
+def _write(value: Any, *, indent: int | None = None, endless: bool = False, when_lost: str = "") -> None:
     """Write JSON to stdout; as ASCII where the encoding there is none of Unicode's."""
     is_ascii = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    words = Words(sys.stdout, endless=endless)
+    words = Words(sys.stdout, endless=endless, when_lost=when_lost)
     words.write(json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=str) + "\n")
     words.flush()
 
@@ -171,6 +171,18 @@ class Output:
         """Print a result for people; `endless`: one of a watch, which ends when its reader has gone."""
         if not self.json:
             on_stdout(endless=endless).print(Text(text))
+
+    def secret(self, text: str, document: Any, *, when_lost: str) -> None:
+        """Print what is shown this once: the text, or the document of `--json`.
+
+        Args:
+            when_lost: what to do where nobody got it.
+        Raises: OutputLost: it could not be written, or its reader has gone.
+        """
+        if self.json:
+            _write(document, indent=2, when_lost=when_lost)
+        else:
+            on_stdout(when_lost=when_lost).print(Text(text))
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None

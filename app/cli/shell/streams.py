@@ -4,6 +4,7 @@ Rules:
 - what is said beside a result never ends a command;
 - a result whose reader has gone is dropped, and the exit code says what became of the command; a stream of
   results without an end stops there;
+- a result that cannot be had again, such as a new secret, is an error where its reader has gone;
 - a result that cannot be written otherwise, as on a full disk, is an error.
 """
 
@@ -13,7 +14,15 @@ from typing import Any
 
 
 class OutputLost(Exception):
-    """A result could not be written; the message says why. Nothing more is written there."""
+    """A result could not be written; the message says why. Nothing more is written there.
+
+    Args:
+        advice: what to do, where the result cannot be had again.
+    """
+
+    def __init__(self, cause: str, advice: str = "") -> None:
+        super().__init__(cause)
+        self.advice = advice
 
 
 class Words:
@@ -23,12 +32,16 @@ class Words:
         stream: what is written to.
         beside: no result: it may be lost.
         endless: a reader that has gone ends it, by BrokenPipeError.
+        when_lost: what to do where nobody got it; with it a reader that has gone is an error.
     """
 
-    def __init__(self, stream: Any, *, beside: bool = False, endless: bool = False) -> None:
+    def __init__(
+        self, stream: Any, *, beside: bool = False, endless: bool = False, when_lost: str = ""
+    ) -> None:
         self._stream = stream
         self._beside = beside
         self._endless = endless
+        self._when_lost = when_lost
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -63,8 +76,8 @@ class Words:
         close_off(self._stream)
         if self._beside:
             return
-        if not isinstance(error, BrokenPipeError):
-            raise OutputLost(error.strerror or str(error)) from error
+        if self._when_lost or not isinstance(error, BrokenPipeError):
+            raise OutputLost(error.strerror or str(error), self._when_lost) from error
         if self._endless:
             raise error
 

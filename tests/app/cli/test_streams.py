@@ -89,6 +89,36 @@ def test_a_result_that_a_full_disk_does_not_take_is_an_error_with_its_cause(shop
     ]
 
 
+NEW_TOKEN = {"id": "tok_1", "name": "x", "scopes": ["jobs:read"], "token": "lethe_S"}
+NEW_HOOK = {"id": "whk_1", "url": "https://h.example/", "events": [], "signing_secret": "whsec_S"}
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+@pytest.mark.parametrize("stdout", ["gone", "full"])
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["token", "create", "x", "--role", "viewer"], "lethe token revoke tok_1, and make another"),
+        (["webhook", "add", "https://h.example/"], "lethe webhook rotate whk_1 makes another"),
+        (["webhook", "rotate", "whk_1"], "lethe webhook rotate whk_1 makes another"),
+    ],
+)
+def test_a_secret_that_nobody_got_is_an_error_and_says_how_to_have_another(
+    shop, words, advice, stdout, as_json
+) -> None:
+    """`lethe token create x | true` ended with 0: a token that is in force, and whose secret nobody has."""
+    shop.on("POST /v1/tokens", (201, NEW_TOKEN))
+    shop.on("POST /v1/webhooks", (201, NEW_HOOK))
+    shop.on("GET /v1/webhooks/whk_1", (200, NEW_HOOK, {"ETag": '"7"'}))
+    shop.on("POST /v1/webhooks/whk_1:rotate", (200, NEW_HOOK))
+    writer = _without_a_reader() if stdout == "gone" else os.open("/dev/full", os.O_WRONLY)
+    run = _run(shop, *words, *as_json, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    said = run.stderr.decode()
+    assert (run.returncode, "lethe: FILE_UNWRITABLE: standard output: " in said) == (1, True), said
+    assert f"  Nobody has the secret: {advice}\n" in said
+
+
 def test_a_stream_without_an_end_ends_when_its_reader_has_gone(shop, tmp_path) -> None:
     shop.on("GET /v1/overview", (200, OVERVIEW))
     environment = unpack("closed", tmp_path / "je")
