@@ -74,14 +74,14 @@ class DemoService:
         environment |= self._settings
         self.secrets.mkdir(mode=0o700, exist_ok=True)
         environment["LETHE_SECRETS_DIR"] = str(self.secrets)
-        arguments = [sys.executable, "-m", "app.cli.main", "serve"]
+        arguments = [sys.executable, "-m", "app.cli.demo.bound_service"]
         arguments += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
         self._former = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter, our own arguments
                 arguments,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # its end tells the service that we are gone, after kill -9 too
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # Ctrl-C is for us; the service is then stopped in order.
@@ -120,14 +120,22 @@ class DemoService:
     def _stop(self) -> None:
         for number, former in self._former.items():
             signal.signal(number, former)
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
-        self._process.send_signal(signal.SIGTERM)
+        assert self._process.stdin is not None
+        with self._process.stdin:  # closed when the service has ended: it would be a second signal
+            self._end(self._process)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is not None:
+            return
+        process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(STOP_MAX_S)
+            process.wait(STOP_MAX_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
 
     def _tail(self) -> str:
         return self.log.read_text(errors="replace")[-LOG_TAIL_CHARS:]

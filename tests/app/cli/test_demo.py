@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -83,6 +84,34 @@ def test_demo_that_is_ended_leaves_no_service_behind(tmp_path, number) -> None:
         demo.send_signal(number)
     assert demo.returncode == 130
     assert not [each for each in Path("/proc").iterdir() if str(tmp_path).encode() in _words_of(each)]
+
+
+@pytest.mark.journey
+def test_demo_that_is_killed_leaves_no_service_behind(tmp_path) -> None:
+    """After kill -9 of the demo its service went on for good, and the JVM of that."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.cli.main", "demo", "--rows", "2000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as demo:
+        assert demo.stdout is not None
+        while b"Store 'shop'" not in demo.stdout.readline():  # the service is there
+            pass
+        demo.kill()
+    try:
+        deadline = time.monotonic() + 20
+        while (left := _left_of(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert left == []
+    finally:
+        for pid in _left_of(tmp_path):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _left_of(folder: Path) -> list[int]:
+    """Processes that name a folder."""
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*") if str(folder).encode() in _words_of(each)]
 
 
 def _words_of(process: Path) -> bytes:
