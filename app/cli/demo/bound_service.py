@@ -1,8 +1,8 @@
 """`lethe serve` that ends with whoever started it, also after kill -9: it reads its stdin to the end.
 
-Invariants:
-- the write end of its stdin is open in the starting process alone; when that ends, however it ends, this one gets
-  SIGTERM, and stops in order.
+Rules:
+- the write end of its stdin is open in the starting process alone; when that ends, however it ends, this one
+  gets SIGTERM, and stops in order.
 """
 
 import os

@@ -111,7 +111,8 @@ def test_demo_that_is_killed_leaves_no_service_behind(tmp_path) -> None:
 
 def _left_of(folder: Path) -> list[int]:
     """Processes that name a folder."""
-    return [int(each.name) for each in Path("/proc").glob("[0-9]*") if str(folder).encode() in _words_of(each)]
+    name = str(folder).encode()
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*") if name in _words_of(each)]
 
 
 def _words_of(process: Path) -> bytes:
