@@ -20,7 +20,7 @@ READY := $(SYNCED) $(JAVA_CHECKED)
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(SYNCED): pyproject.toml client/pyproject.toml client/sources/pyproject.toml uv.lock setup/environment.sh setup/find-uv.sh setup/find-python.sh setup/python_speed.py
 	@setup/environment.sh

@@ -18,7 +18,9 @@ Every command of `lethe` with its arguments, options and examples. This page is 
 the command's own parser; `lethe COMMAND --help` prints the same. `lethe explain CODE` says what a code means.
 
 Commands that ask the service take `--url`, `--token-file`, `--data-dir` and `--profile`, or the variables
-LETHE_URL, LETHE_TOKEN and LETHE_PROFILE. `--json` prints one JSON document on standard output, nothing else.
+LETHE_URL, LETHE_TOKEN, LETHE_TOKEN_FILE and LETHE_PROFILE. `--json` prints one JSON document on standard
+output, nothing else. The plugins (`lethe slony health`, `lethe ds389 health`, `lethe symmetricds backlog`)
+end with 0 to 3, and `lethe backup run` with the code of the command that it ran.
 
 | exit code | meaning |
 |---|---|

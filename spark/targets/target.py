@@ -35,6 +35,10 @@ POSTGRESQL_PORT = 5432
 MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "unix_socket"})
 MYSQL_PORT = 3306
 URLS_KEPT = 1024
+FORMS = (
+    "sqlite:////srv/shop.db or postgresql+psycopg://USER@HOST/DATABASE or mysql+pymysql://USER@HOST/DATABASE"
+)
+"""What a URL may look like, for whoever has given none."""
 """Parsed ones: stores are asked for again and again."""
 MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
@@ -269,7 +273,7 @@ def _parsed(url: str) -> URL:
         return make_url(url)
     except (ArgumentError, ValueError):
         # The text of the error would repeat the URL, and with it a password that somebody left in it.
-        raise TargetUrlInvalid("the URL cannot be parsed") from None
+        raise TargetUrlInvalid(f"the URL cannot be parsed; it is {FORMS}") from None
 
 
 def _check_sqlite(parsed: URL) -> None:

@@ -35,3 +35,10 @@ def test_words_say_what_they_mean(page: Path) -> None:
 def test_no_sentence_of_a_written_page_is_longer_than_forty_words(page: Path) -> None:
     long = [each for each in sentences(page.read_text()) if len(each.split()) > SENTENCE_WORDS_MAX]
     assert long == []
+
+
+def test_no_line_of_the_changelog_stands_twice() -> None:
+    """A merge had left two."""
+    lines = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("- ")]
+    assert len(lines) > 100
+    assert [line for line in set(lines) if lines.count(line) > 1] == []

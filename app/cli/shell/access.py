@@ -17,6 +17,7 @@ from app.cli.shell.profiles import Profile, complete_profile, find_profile, load
 
 URL_DEFAULT: Final = "http://127.0.0.1:8765"
 TOKEN_FILE_MAX_BYTES: Final = 4096
+TOKEN_VARIABLES: Final = ("LETHE_TOKEN", "LETHE_TOKEN_FILE")
 PANEL: Final = "Service"
 
 Url = Annotated[
@@ -30,7 +31,9 @@ Url = Annotated[
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        "--token-file", help="File with the token; else LETHE_TOKEN, the profile's.", rich_help_panel=PANEL
+        "--token-file",
+        help="File with the token; else LETHE_TOKEN, LETHE_TOKEN_FILE, the profile's.",
+        rich_help_panel=PANEL,
     ),
 ]
 DataDir = Annotated[
@@ -76,7 +79,7 @@ def resolve(
     named = find_profile(profile) if profile else None
     given = url or (named.url if named else None) or os.environ.get("LETHE_URL")
     file = token_file or (data_dir / "admin.token" if data_dir else None)
-    has_token = file is not None or named is not None or bool(os.environ.get("LETHE_TOKEN"))
+    has_token = file is not None or named is not None or any(map(os.environ.get, TOKEN_VARIABLES))
     # A data directory is that of a service on this machine: no profile speaks for it.
     is_settled = data_dir is not None or (given is not None and has_token)
     fallback = named or (None if is_settled else _in_use())
@@ -97,6 +100,8 @@ def _token(file: Path | None, named: Profile | None, fallback: Profile | None, a
         return read_token(file)
     if named is None and (token := os.environ.get("LETHE_TOKEN")):
         return token
+    if named is None and (place := os.environ.get("LETHE_TOKEN_FILE")):
+        return read_token(Path(place))
     if fallback is None or _bare(fallback.url) != _bare(address):
         return None
     return fallback.token or read_token(Path(fallback.token_file or ""))

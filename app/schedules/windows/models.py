@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, FiniteFloat, StringConstraints
 
 from app.kit.cron import InvalidCron
 from app.kit.durations import Duration
@@ -23,7 +23,9 @@ CRON_TEXT: Final = (
 )
 
 
-def _cron(text: str) -> str:
+def _cron(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text  # for the words of the type
     try:
         return parse_crontab(text)
     except InvalidCron as error:
@@ -36,7 +38,7 @@ def _length(value: timedelta) -> timedelta:
     return value
 
 
-Cron = Annotated[str, StringConstraints(min_length=9, max_length=CRON_MAX_CHARS), AfterValidator(_cron)]
+Cron = Annotated[str, StringConstraints(min_length=9, max_length=CRON_MAX_CHARS), BeforeValidator(_cron)]
 Length = Annotated[Duration, AfterValidator(_length)]
 ShortName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Labels = dict[Label, Text]

@@ -17,7 +17,7 @@ ME = {"name": "nightly", "token_id": "tok_1", "scopes": ["jobs:read"], "stores":
 @pytest.fixture
 def home(lethe, service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder of settings of one's own, and an environment that says nothing of a service."""
-    for name in ("LETHE_URL", "LETHE_TOKEN", "LETHE_PROFILE"):
+    for name in ("LETHE_URL", "LETHE_TOKEN", "LETHE_TOKEN_FILE", "LETHE_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     service.on("GET /v1/whoami", (200, ME))
@@ -88,6 +88,25 @@ def test_an_option_goes_before_the_environment_and_that_before_the_profile(
     (home / "third.token").write_text("the-third")
     logged_in("whoami", "--profile", "second", "--token-file", str(home / "third.token"))
     assert sent(service) == "the-third"
+
+
+def test_the_file_of_the_environment_is_that_of_the_client_library(
+    logged_in, service, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library took LETHE_TOKEN_FILE and the command did not: it sent no token, or a profile's."""
+    (home / "named.token").write_text("the-named\n")
+    monkeypatch.setenv("LETHE_URL", service.url)
+    monkeypatch.setenv("LETHE_TOKEN_FILE", str(home / "named.token"))
+    assert logged_in("whoami").code == 0
+    assert sent(service) == "the-named"
+    assert logged_in("whoami", "--profile", "first").code == 0
+    assert sent(service) == "the-first"
+    monkeypatch.setenv("LETHE_TOKEN", "the-word")
+    assert logged_in("whoami").code == 0
+    assert sent(service) == "the-word"
+    monkeypatch.delenv("LETHE_TOKEN")
+    monkeypatch.setenv("LETHE_TOKEN_FILE", str(home / "none.token"))
+    assert logged_in("whoami").code == 78
 
 
 def test_the_address_follows_the_same_order(logged_in, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,3 +246,10 @@ def test_metadata_that_is_away_at_the_edge_of_a_window_is_waited_for(
 def _no_threads_left() -> Iterator[None]:
     yield
     assert not [each for each in threading.enumerate() if each.name.startswith("lethe-job")]
+
+
+@pytest.mark.parametrize("cron", ["bad", "@daily", "0 3 * *", ""])
+def test_a_cron_that_is_too_short_is_refused_with_its_fields_named(cron: str) -> None:
+    """It was answered with "String should have at least 9 characters", which says nothing of a cron."""
+    with pytest.raises(ValueError, match="five fields: minute, hour, day of month, month, day of week"):
+        WindowCreate.model_validate(ALWAYS | {"cron": cron})

@@ -96,6 +96,12 @@ def test_unsafe_url_is_refused(url: str) -> None:
     assert "secret" not in caught.value.detail
 
 
+def test_a_path_alone_is_refused_with_the_forms_that_a_url_may_have() -> None:
+    """`lethe store add shop /srv/shop.sqlite` was answered with "the URL cannot be parsed" alone."""
+    with pytest.raises(TargetUrlInvalid, match=r"sqlite:////srv/shop.db or postgresql\+psycopg://USER@HOST"):
+        validate_url("/srv/shop.sqlite")
+
+
 def test_sound_urls_tell_their_dialect() -> None:
     assert validate_url("sqlite:////a/b.db") == "sqlite"
     assert validate_url("postgresql+psycopg://u@h:5433/d?sslmode=verify-full") == "postgresql"
