@@ -115,7 +115,7 @@ inline_mb=$(megabytes inline) all_mb=$(megabytes all)
 cd "$scratch/empty"
 without_extras
 step "the sources of the wheel" read_sources
-step "the demo of the wheel, with all extras" "$scratch/all/bin/lethe" demo >"$scratch/demo" || fail "$(tail "$scratch/demo")"
+step "the demo of the wheel, with all extras" env TMPDIR="$scratch" "$scratch/all/bin/lethe" demo >"$scratch/demo" || fail "$(tail "$scratch/demo")"
 
 echo "wheels: $(du -h --apparent-size "$service_wheel" | cut -f1) service, $(du -h --apparent-size "$client_wheel" | cut -f1) client, $(du -h --apparent-size "$sources_wheel" | cut -f1) sources"
 echo "wheels: $inline_mb MB installed without extras (at most $INLINE_MB_MAX), $all_mb MB with all of them"

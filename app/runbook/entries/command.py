@@ -150,8 +150,11 @@ ENTRIES: Final = (
     Entry(
         "FILE_UNWRITABLE",
         (Seen.COMMAND,),
-        "The file cannot be written; the message says why.",
-        "Correct the path or its rights, or make room.",
+        "The file, or standard output, cannot be written; the message says why.",
+        (
+            "Correct the path or its rights, or make room. Where a new secret was lost by it, the message "
+            "says how to have another."
+        ),
         Passes.NO,
     ),
     Entry(
