@@ -38,7 +38,7 @@ def create(
         expires_in=expires_in,
     )
     session.out.note(f"Token {made.id} ({name}); the secret is not shown again:")
-    lost = f"Nobody has the secret: lethe token revoke {made.id}, and make another"
+    lost = f"Nobody has the secret; make another, and end this one: lethe token revoke {made.id}"
     session.out.secret(made.token or "", made.raw, when_lost=lost)
     return ExitCode.OK
 

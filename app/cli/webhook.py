@@ -32,7 +32,7 @@ ALL_EVENTS: Final = (
 )
 WAITS_LONG: Final = "lethe.job.waits_long"
 OVERDUE: Final = "lethe.success.overdue"
-_ROTATE: Final = "Nobody has the secret: lethe webhook rotate {} makes another"
+_ROTATE: Final = "Nobody has the secret; for another: lethe webhook rotate {}"
 TEST_WAIT_S: Final = 35.0
 TEST_LOOK_S: Final = 0.25
 WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Id of the webhook (whk_...).")]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -225,6 +228,25 @@ def test_what_an_agreement_prints_is_run(
     assert len(entries(consumer)) == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["token", "create", "lost", "--role", "viewer"], "lethe token revoke tok_"),
+        (["webhook", "add", "http://127.0.0.1:9/", "--clear-text-on-loopback"], "lethe webhook rotate whk_"),
+    ],
+)
+def test_what_a_lost_secret_prints_is_run(service: ServiceProcess, words: list[str], printed: str) -> None:
+    environment = os.environ | {"LETHE_URL": service.url, "LETHE_TOKEN": service.token}
+    command = [sys.executable, "-m", "app.cli.main"]
+    with open("/dev/full", "wb") as full:
+        lost = subprocess.run(
+            [*command, *words], env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    [hint] = [each for each in HINT.findall(lost.stderr) if each.startswith(printed)]
+    again = [*command, *shlex.split(hint)[1:]]
+    assert (lost.returncode, subprocess.run(again, env=environment, check=False).returncode) == (1, 0)
+
+
 PRINTED: Final = re.compile(r"[:.;] (lethe [a-z][a-z-]*(?: [a-z][a-z-]*)*)")
 RUN_HERE: Final = {
     "lethe certificate verify",
@@ -238,6 +260,8 @@ RUN_HERE: Final = {
     "lethe signing-key list",
     "lethe audit verify",
     "lethe store check",
+    "lethe token revoke",
+    "lethe webhook rotate",
     "lethe webhook test",
 }
 """Commands that a test of this file runs as they were printed; plans print theirs by `of_plan`."""

@@ -98,9 +98,12 @@ NEW_HOOK = {"id": "whk_1", "url": "https://h.example/", "events": [], "signing_s
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (["token", "create", "x", "--role", "viewer"], "lethe token revoke tok_1, and make another"),
-        (["webhook", "add", "https://h.example/"], "lethe webhook rotate whk_1 makes another"),
-        (["webhook", "rotate", "whk_1"], "lethe webhook rotate whk_1 makes another"),
+        (
+            ["token", "create", "x", "--role", "viewer"],
+            "make another, and end this one: lethe token revoke tok_1",
+        ),
+        (["webhook", "add", "https://h.example/"], "for another: lethe webhook rotate whk_1"),
+        (["webhook", "rotate", "whk_1"], "for another: lethe webhook rotate whk_1"),
     ],
 )
 def test_a_secret_that_nobody_got_is_an_error_and_says_how_to_have_another(
@@ -116,7 +119,8 @@ def test_a_secret_that_nobody_got_is_an_error_and_says_how_to_have_another(
     os.close(writer)
     said = run.stderr.decode()
     assert (run.returncode, "lethe: FILE_UNWRITABLE: standard output: " in said) == (1, True), said
-    assert f"  Nobody has the secret: {advice}\n" in said
+    assert "  Nobody has the secret; " in said
+    assert f"{advice}\n" in said
 
 
 def test_a_stream_without_an_end_ends_when_its_reader_has_gone(shop, tmp_path) -> None:
