@@ -79,7 +79,9 @@ class Worker:
         self.clock = clock = MetadataClock(database, clock or SystemClock())
         self.changed: Callable[[str], None] = lambda _job_id: None
         self.schema = SchemaWatch(database)
-        self._witness = Witness(database, settings.data_dir)
+        self._witness = Witness(
+            database, settings.data_dir, lambda store: is_ahead(database, store, settings)
+        )
         self.spark = spark_service(settings, clock, instance_id=self.lock.id)
         workshop = Workshop(HandsSource(settings, self.spark).take, process=new_id("prc"))
         self.runner = Runner(

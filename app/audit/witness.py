@@ -7,7 +7,8 @@ Rules:
 - the file goes on only where the chain still holds what it names: what was put back or rewritten stays told;
 - a start notes in the chain itself that it was put back, and what was seen before; then it goes by what is;
 - what `lethe metadata restore` has brought back is noted by the next start (NOTE);
-- a start that notes either lets the numbers of the feed leap, for its readers have seen more of them.
+- a start that notes either lets the numbers of the feed leap, for its readers have seen more of them, and
+  makes safe what the older copy says (app.audit.past).
 """
 
 import json
@@ -22,6 +23,7 @@ import structlog
 from lethe_client.audit_chain import Fault, Link, instant_text
 from sqlmodel import Session, select
 
+from app.audit.past import IsAhead, find_unsure, go_on_from
 from app.audit.reading import hash_at
 from app.auth.actions import Action
 from app.auth.chain import adopt, anchor, service_row
@@ -73,11 +75,16 @@ def fault_of(db: Session, seen: Seen, *, now: datetime) -> Fault | None:
 
 
 class Witness:
-    """Looks at the chain for one instance."""
+    """Looks at the chain for one instance.
 
-    def __init__(self, database: Database, data_dir: Path) -> None:
+    Args:
+        is_ahead: whether the target of a store has seen a greater epoch than this metadata.
+    """
+
+    def __init__(self, database: Database, data_dir: Path, is_ahead: IsAhead = lambda _store: False) -> None:
         self._database = database
         self._data_dir = data_dir
+        self._is_ahead = is_ahead
         self._told: Link | None = None
 
     def begin(self) -> None:
@@ -86,20 +93,11 @@ class Witness:
             pass
         self._note_restore()
         seen = seen_by(self._data_dir)
-        with self._database.transaction(is_news=False) as db:
-            now = self._database.now(db)
-            fault = None if seen is None else fault_of(db, seen, now=now)
-            if seen is not None and fault is not None:
-                logger.error(
-                    "the audit chain was restored to an earlier state or rewritten", detail=fault.detail
-                )
-                _, head = anchor(db)
-                detail = {
-                    "seen": {"seq": seen.link.seq, "hash": seen.link.hash, "at": instant_text(seen.at)},
-                    "found": {"seq": head.seq, "hash": head.hash},
-                }
-                db.add(service_row(Action.AUDIT_PUT_BACK, now=now, detail=detail))
-                leap(db, now=now)
+        with self._database.reading() as db:
+            fault = None if seen is None else fault_of(db, seen, now=self._database.now(db))
+        if seen is not None and fault is not None:
+            logger.error("the audit chain was restored to an earlier state or rewritten", detail=fault.detail)
+            self._note_put_back(seen)
         self._write()
 
     def look(self) -> None:
@@ -123,6 +121,19 @@ class Witness:
             logger.warning("audit rows without a place in the chain were taken in", rows=rows)
         return rows
 
+    def _note_put_back(self, seen: Seen) -> None:
+        unsure = find_unsure(self._database, self._is_ahead)
+        with self._database.transaction() as db:
+            now = self._database.now(db)
+            _, head = anchor(db)
+            detail = {
+                "seen": {"seq": seen.link.seq, "hash": seen.link.hash, "at": instant_text(seen.at)},
+                "found": {"seq": head.seq, "hash": head.hash},
+            }
+            detail |= go_on_from(db, unsure, now=now)
+            db.add(service_row(Action.AUDIT_PUT_BACK, now=now, detail=detail))
+            leap(db, now=now)
+
     def _note_restore(self) -> None:
         note = self._data_dir / NOTE
         try:
@@ -131,12 +142,15 @@ class Witness:
             return
         except ValueError:
             detail = {"id": "unknown"}
+        unsure = find_unsure(self._database, self._is_ahead)
         with self._database.transaction() as db:
             query = select(AuditEvent.id).where(
                 AuditEvent.action == Action.METADATA_RESTORE, AuditEvent.subject_id == str(detail.get("id"))
             )
             if db.exec(query).first() is None:  # else a start was killed after it had said so
-                row = service_row(Action.METADATA_RESTORE, now=self._database.now(db), detail=detail)
+                now = self._database.now(db)
+                detail |= go_on_from(db, unsure, now=now)
+                row = service_row(Action.METADATA_RESTORE, now=now, detail=detail)
                 row.subject_type, row.subject_id = "metadata", str(detail.get("id"))
                 db.add(row)
                 leap(db, now=row.at)

@@ -124,6 +124,11 @@ def find_session(db: Session, secret: str, *, now: datetime) -> SignedIn | None:
     return None if found is None else SignedIn(caller_of(found[0]), secret, found[1])
 
 
+def end_all_sessions(db: Session) -> int:
+    """End each session, whoever's it is; returns how many there were."""
+    return len(db.execute(delete(ConsoleSession).returning(col(ConsoleSession.id))).all())
+
+
 def _forget_ended(db: Session, *, now: datetime) -> None:
     ended = select(ConsoleSession.id).where(col(ConsoleSession.expires_at) <= now).limit(FORGET_MAX)
     db.execute(delete(ConsoleSession).where(col(ConsoleSession.id).in_(ended)))

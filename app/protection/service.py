@@ -145,6 +145,17 @@ def end_protection(
     return row
 
 
+def hold_again(db: Session, *, now: datetime) -> int:
+    """Let each that is ACTIVE hold for its lease from now on at least; returns how many are no backup's."""
+    rows = db.exec(
+        select(Protection).where(Protection.state == ProtectionState.ACTIVE).with_for_update()
+    ).all()
+    for row in rows:
+        row.lease_expires_at = max(row.lease_expires_at, now + row.lease)
+        _save(db, row, now=now)
+    return sum(row.backup_session_id is None for row in rows)
+
+
 def expire_protections(db: Session, *, now: datetime) -> list[Protection]:
     """Say of those past their lease that they are over; returns them."""
     query = (

@@ -6,6 +6,7 @@ Invariants, asserted by `check_table` before a process starts:
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -137,6 +138,14 @@ def obeys_windows(kind: str, params: Params) -> bool:
         return verb_of(kind, params).obeys_windows
     except JobKindUnknown:
         return False
+
+
+def removes(kind: str, params: Params) -> bool:
+    """Whether a job removes something, by itself or by its children; no plan, nothing unknown."""
+    carrier = None if kind == JOB_PLAN else CARRIERS.get(kind)
+    with suppress(JobKindUnknown):
+        return obeys_windows(*((kind, params) if carrier is None else carrier.carried(params)))
+    return False
 
 
 # -- what runs

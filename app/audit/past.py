@@ -1,0 +1,119 @@
+"""Metadata that is an older copy of itself: what happened since is lost, and what it says may not be so now.
+
+Rules:
+- jobs that remove something wait for a word: they may have been paused or aborted since. One that ran and
+  whose target has seen a greater epoch has failed by it, before any token is given that would hide that;
+- whoever was given a lease may have renewed it since: each that held then holds once more, from now on;
+- sessions of the console end: one that was signed out since would be good again;
+- a version is given once: an ETag that was read since names nothing any more.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import ColumnElement, case, update
+from sqlmodel import Session, SQLModel, col, select
+
+from app.auth.console_sessions import end_all_sessions
+from app.backups.rows import BackupSession
+from app.backups.service import hold_sessions_again
+from app.db import Database
+from app.jobs.errors import IllegalTransition
+from app.jobs.models import JobError
+from app.jobs.queries import get_job
+from app.jobs.rows import Job
+from app.jobs.service import KEPT_BY_PAUSE, release_claims, request_pause, wake_parent
+from app.jobs.states import TERMINAL, JobState
+from app.jobs.writing import EPOCH_AHEAD, change_job, end_values, state_event
+from app.outbox.rows import Webhook
+from app.parameters.rows import GlobalParameter
+from app.protection.rows import Protection
+from app.protection.service import hold_again
+from app.replication.rows import Agreement
+from app.secrets.rows import Secret
+from app.stores.rows import Store
+from app.verbs.table import removes
+
+ACTOR: Final = "lethe"
+REASON: Final = "METADATA_RESTORED"
+JOBS_MAX: Final = 10_000
+BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
+"""Versions leap to the seconds since then: more than all changes of a row, and 32 bits hold them."""
+CHANGED_BY_TAG: Final[Sequence[type[SQLModel]]] = (Store, Webhook, GlobalParameter, Secret, Agreement)
+logger = structlog.get_logger("lethe.audit")
+IsAhead = Callable[[Store], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Jobs that remove something and had not ended.
+
+    Attributes:
+        paused: that may go on when somebody says so.
+        overtaken: that ran, and whose target has seen a greater epoch.
+    """
+
+    paused: Sequence[str]
+    overtaken: Sequence[str]
+
+
+def find_unsure(database: Database, is_ahead: IsAhead) -> Unsure:
+    """The jobs that nobody may go on with unasked; targets are asked.
+
+    Args:
+        is_ahead: whether a store's target has seen a greater epoch than this metadata.
+    """
+    with database.reading() as db:
+        query = select(Job).where(col(Job.state).not_in(sorted(KEPT_BY_PAUSE))).order_by(col(Job.id))
+        jobs = [job for job in db.exec(query.limit(JOBS_MAX)) if removes(job.kind, job.params)]
+        stores = db.exec(select(Store).where(col(Store.id).in_({job.store for job in jobs}))).all()
+    ahead = {store.id for store in stores if is_ahead(store)}
+    overtaken = [job.id for job in jobs if job.store in ahead and job.state == JobState.RUNNING]
+    return Unsure([job.id for job in jobs if job.id not in overtaken], overtaken)
+
+
+def go_on_from(db: Session, unsure: Unsure, *, now: datetime) -> dict[str, Any]:
+    """Make what an older copy says safe to go by; returns what was done, for the audit."""
+    for job_id in unsure.paused:
+        with suppress(IllegalTransition):  # with its parent
+            request_pause(db, job_id, now=now, actor=ACTOR, reason=REASON)
+    for job_id in unsure.overtaken:
+        _fail(db, job_id, now=now)
+    held = hold_sessions_again(db, now=now) + hold_again(db, now=now)
+    for table in CHANGED_BY_TAG:
+        _leap(db, table, now=now)
+    _leap(db, Job, col(Job.state).not_in(sorted(TERMINAL)), now=now)
+    _leap(db, BackupSession, col(BackupSession.ended_at).is_(None), now=now)
+    _leap(db, Protection, col(Protection.ended_at).is_(None), now=now)
+    jobs = {"paused_jobs": len(unsure.paused), "failed_jobs": len(unsure.overtaken)}
+    done = {**jobs, "leases": held, "console_sessions": end_all_sessions(db)}
+    logger.warning("the metadata is an older copy of itself", **done)
+    return done
+
+
+def _fail(db: Session, job_id: str, *, now: datetime) -> None:
+    """RUNNING to FAILED: the fence of its target has shut it out."""
+    detail = "its target has seen a greater epoch than this older copy of the metadata; `lethe recover STORE`"
+    error = JobError(code=EPOCH_AHEAD, title="Epoch ahead", detail=detail, retryable=False)
+    values = end_values(JobState.FAILED, now) | {
+        "error": error.model_dump(exclude={"help"}),
+        "silence_proved": False,
+    }
+    wake_parent(db, get_job(db, job_id).parent_id, now=now)
+    event = state_event(JobState.FAILED, reason=REASON, actor=ACTOR, silence_proved=False)
+    if change_job(
+        db, job_id, guards=[col(Job.state) == JobState.RUNNING], values=values, now=now, event=event
+    ):
+        release_claims(db, job_id, now=now)
+
+
+def _leap(db: Session, table: type[SQLModel], *which: ColumnElement[bool], now: datetime) -> None:
+    version: Any = table.__table__.c.version  # type: ignore[attr-defined]
+    least = (now - BEGINNING) // timedelta(seconds=1)
+    new = case((version < least, least), else_=version + 1)
+    db.execute(update(table).where(*which).values(version=new).execution_options(synchronize_session=False))
+    db.expire_all()
