@@ -11,7 +11,7 @@ Rules:
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import structlog
@@ -29,6 +29,7 @@ from app.jobs.rows import Job
 from app.jobs.service import KEPT_BY_PAUSE, release_claims, request_pause, wake_parent
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.writing import EPOCH_AHEAD, change_job, end_values, state_event
+from app.kit.conditional import least_version
 from app.outbox.rows import Webhook
 from app.parameters.rows import GlobalParameter
 from app.protection.rows import Protection
@@ -41,8 +42,6 @@ from app.verbs.table import removes
 ACTOR: Final = "lethe"
 REASON: Final = "METADATA_RESTORED"
 JOBS_MAX: Final = 10_000
-BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
-"""Versions leap to the seconds since then: more than all changes of a row, and 32 bits hold them."""
 CHANGED_BY_TAG: Final[Sequence[type[SQLModel]]] = (Store, Webhook, GlobalParameter, Secret, Agreement)
 logger = structlog.get_logger("lethe.audit")
 IsAhead = Callable[[Store], bool]
@@ -113,7 +112,7 @@ def _fail(db: Session, job_id: str, *, now: datetime) -> None:
 
 def _leap(db: Session, table: type[SQLModel], *which: ColumnElement[bool], now: datetime) -> None:
     version: Any = table.__table__.c.version  # type: ignore[attr-defined]
-    least = (now - BEGINNING) // timedelta(seconds=1)
+    least = least_version(now)
     new = case((version < least, least), else_=version + 1)
     db.execute(update(table).where(*which).values(version=new).execution_options(synchronize_session=False))
     db.expire_all()

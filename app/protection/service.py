@@ -30,7 +30,7 @@ from app.protection.errors import (
     some_names,
 )
 from app.protection.files import Range, covering, covers, name_of, without
-from app.protection.models import RANGES_MAX
+from app.protection.models import LEASE_MAX, RANGES_MAX
 from app.protection.queries import (
     ACTIVE_MAX,
     active_protections,
@@ -43,6 +43,7 @@ from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.stores.service import get_store
 
 EXPIRED_PER_PASS = 500
+TAKEN_IN = "RECOVERED_FOREIGN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,32 @@ def create_protection(
         ranges=[list(each) for each in ranges],
     )
     return _written(db, row, now=now)
+
+
+def take_in_protection(
+    db: Session,
+    store_id: str,
+    protection_id: str,
+    kind: str,
+    ranges: Sequence[Range],
+    *,
+    actor: str,
+    now: datetime,
+) -> None:
+    """Write the row of one that only the control file remembers, with the longest lease that there is."""
+    row = Protection(
+        id=protection_id,
+        store=store_id,
+        kind=ProtectionKind(kind),
+        name=TAKEN_IN,
+        state=ProtectionState.ACTIVE,
+        lease=LEASE_MAX,
+        lease_expires_at=now + LEASE_MAX,
+        requested_by=actor,
+        created_at=now,
+        ranges=[list(each) for each in ranges],
+    )
+    _written(db, row, now=now)
 
 
 def require_active(row: Protection, *, now: datetime) -> None:

@@ -52,6 +52,20 @@ def test_tag_that_was_read_after_the_backup_changes_nothing_after_the_restore(tm
         assert http.get(path).json()["labels"] == {"owner": "second"}
 
 
+def test_tag_of_a_parameter_that_was_first_set_after_the_backup_changes_nothing(tmp_path: Path) -> None:
+    backup, path = tmp_path / "backup", "/v1/parameters/job.wait.fails"
+    with serving(tmp_path / "former") as service, _api(service) as http:
+        unset = http.get(path).headers["ETag"]
+        back_up(Settings(data_dir=service.data_dir), backup, print)
+        read = http.put(path, json={"value": True}, headers={"If-Match": unset})
+        assert read.status_code == 200, read.text
+    with serving(_restored(backup, tmp_path / "later")) as service, _api(service) as http:
+        other = http.put(path, json={"value": False}, headers={"If-Match": http.get(path).headers["ETag"]})
+        assert other.status_code == 200, other.text
+        late = http.put(path, json={"value": True}, headers={"If-Match": read.headers["ETag"]})
+        assert late.status_code == 412, late.text
+
+
 def test_session_of_the_console_that_was_signed_out_stays_so(tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     with serving(tmp_path / "former") as service, httpx.Client(base_url=service.url, timeout=30) as browser:
@@ -138,3 +152,29 @@ def test_waiting_job_that_was_aborted_after_the_backup_waits_for_a_word(tmp_path
         with _api(service) as http:
             [noted] = http.get("/v1/audit-events", params={"action": "metadata.restore"}).json()["items"]
         assert noted["detail"]["paused_jobs"] == 1
+
+
+def test_files_that_were_promised_after_the_backup_are_given_back_by_a_recovery(tmp_path: Path) -> None:
+    """Their range stood in the control file for good: no row was there that anybody could end."""
+    directory = write_small(tmp_path / "env")
+    with serving(tmp_path / "former") as service, _api(service) as http:
+        made = http.post("/v1/stores", json={"id": "je", "kind": "JE", "path": str(directory)})
+        assert made.status_code == 201, made.text
+        back_up(Settings(data_dir=service.data_dir), tmp_path / "backup", print)
+        begun = http.post("/v1/stores/je/backup-sessions", json={"lease": "PT10M"})
+        assert begun.status_code == 201, begun.text
+    with serving(_restored(tmp_path / "backup", tmp_path / "later")) as service, _api(service) as http:
+        ended = http.post(f"/v1/stores/je/backup-sessions/{begun.json()['id']}:end")
+        assert ended.status_code == 404, ended.text
+        for _ in range(2):  # the second finds nothing new
+            service.client.stores.recover("je")
+        [found] = http.get("/v1/stores/je/protections").json()["items"]
+        assert (found["id"], found["state"]) == (begun.json()["protection_id"], "ACTIVE")
+        assert _ranges(directory), "who was promised them may still copy"
+        assert http.post(f"/v1/stores/je/protections/{found['id']}:end").status_code == 200
+        assert not _ranges(directory)
+
+
+def _ranges(directory: Path) -> object:
+    with ControlFile.open(directory, create=False) as control:
+        return control.read().ranges

@@ -60,13 +60,25 @@ ENTRIES: Final = (
         Passes.FINE,
     ),
     Entry(
+        "METADATA_RESTORED",
+        (Seen.ANSWER,),
+        (
+            "The metadata is an older copy of itself. The job had not ended in it, and may have been paused"
+            " or aborted since: so it was paused, or failed where its target is ahead."
+        ),
+        "`lethe job resume JOB` if it is still wanted, else `lethe job abort JOB`.",
+        Passes.NO,
+    ),
+    Entry(
         "RECOVERED_FOREIGN",
         (Seen.ANSWER,),
         (
             "`lethe recover STORE` found in the ledger of the target a job that the restored metadata did"
-            " not know, and noted it as ended, with what it had done."
+            " not know, and noted it as ended, with what it had done. Of a protection: only the control"
+            " file remembered it."
         ),
-        "Nothing to do; `lethe job show JOB` has its rows.",
+        "Of a job nothing; `lethe job show JOB` has its rows. A protection keeps its files for a day: `lethe"
+        " protection end STORE PROTECTION` when its tool does not run any more.",
         Passes.FINE,
     ),
     Entry(
