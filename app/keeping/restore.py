@@ -246,8 +246,8 @@ _BEFORE = (
     "Make sure that the former service does not run any more: this one has its identity and its keys.",
 )
 _AFTER = (
-    "Tokens, schedules and webhooks are those of the backup's time: what was revoked, paused, removed or rotated"
-    " since has to be so again. Jobs that remove something are paused until you resume or abort them.",
+    "Tokens, schedules and webhooks are those of the backup's time: revoke, pause, remove and rotate again"
+    " what was so since. Jobs that remove something are paused until you resume or abort them.",
     "Copy archives and secrets to where the settings say; they are not in this backup.",
     "Start `lethe serve`. Jobs on a store that was worked on since the backup answer EPOCH_AHEAD. Where every"
     " store is ahead it ends with 78: add --offline --data-dir DIR to the commands below.",
