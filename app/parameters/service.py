@@ -10,7 +10,6 @@ from sqlmodel import Session, select
 from app.auth.scopes import Scope
 from app.errors import Conflict
 from app.kinds.parameter import ParameterScope, ParameterSpec, ParameterValue
-from app.kit.conditional import least_version
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
 from app.parameters.registry import REGISTRY, find_parameter
 from app.parameters.rows import GlobalParameter
@@ -135,8 +134,7 @@ def set_global(db: Session, spec: ParameterSpec, value: ParameterValue | None, *
     """
     row = db.get(GlobalParameter, spec.name, with_for_update=True)
     if row is None:
-        # One that was set and is lost with what an older copy of the metadata lacks had other versions.
-        row = GlobalParameter(name=spec.name, version=least_version(now), updated_at=now)
+        row = GlobalParameter(name=spec.name, version=0, updated_at=now)
     row.value = value
     row.version += 1
     row.updated_at = now

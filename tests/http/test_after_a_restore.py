@@ -52,20 +52,6 @@ def test_tag_that_was_read_after_the_backup_changes_nothing_after_the_restore(tm
         assert http.get(path).json()["labels"] == {"owner": "second"}
 
 
-def test_tag_of_a_parameter_that_was_first_set_after_the_backup_changes_nothing(tmp_path: Path) -> None:
-    backup, path = tmp_path / "backup", "/v1/parameters/job.wait.fails"
-    with serving(tmp_path / "former") as service, _api(service) as http:
-        unset = http.get(path).headers["ETag"]
-        back_up(Settings(data_dir=service.data_dir), backup, print)
-        read = http.put(path, json={"value": True}, headers={"If-Match": unset})
-        assert read.status_code == 200, read.text
-    with serving(_restored(backup, tmp_path / "later")) as service, _api(service) as http:
-        other = http.put(path, json={"value": False}, headers={"If-Match": http.get(path).headers["ETag"]})
-        assert other.status_code == 200, other.text
-        late = http.put(path, json={"value": True}, headers={"If-Match": read.headers["ETag"]})
-        assert late.status_code == 412, late.text
-
-
 def test_session_of_the_console_that_was_signed_out_stays_so(tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     with serving(tmp_path / "former") as service, httpx.Client(base_url=service.url, timeout=30) as browser:
