@@ -41,7 +41,6 @@ from app.verbs.table import removes
 
 ACTOR: Final = "lethe"
 REASON: Final = "METADATA_RESTORED"
-JOBS_MAX: Final = 10_000
 CHANGED_BY_TAG: Final[Sequence[type[SQLModel]]] = (Store, Webhook, GlobalParameter, Secret, Agreement)
 logger = structlog.get_logger("lethe.audit")
 IsAhead = Callable[[Store], bool]
@@ -67,8 +66,8 @@ def find_unsure(database: Database, is_ahead: IsAhead) -> Unsure:
         is_ahead: whether a store's target has seen a greater epoch than this metadata.
     """
     with database.reading() as db:
-        query = select(Job).where(col(Job.state).not_in(sorted(KEPT_BY_PAUSE))).order_by(col(Job.id))
-        jobs = [job for job in db.exec(query.limit(JOBS_MAX)) if removes(job.kind, job.params)]
+        rows = db.exec(select(Job).where(col(Job.state).not_in(sorted(KEPT_BY_PAUSE))).order_by(col(Job.id)))
+        jobs = [job for job in rows if removes(job.kind, job.params)]
         stores = db.exec(select(Store).where(col(Store.id).in_({job.store for job in jobs}))).all()
     ahead = {store.id for store in stores if is_ahead(store)}
     overtaken = [job.id for job in jobs if job.store in ahead and job.state == JobState.RUNNING]
