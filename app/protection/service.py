@@ -102,11 +102,14 @@ def take_in_protection(
     actor: str,
     now: datetime,
 ) -> None:
-    """Write the row of one that only the control file remembers, with the longest lease that there is."""
+    """Write the row of one that only the control file remembers, with the longest lease that there is.
+
+    One of a kind that only a newer version knows keeps its files as a backup does.
+    """
     row = Protection(
         id=protection_id,
         store=store_id,
-        kind=ProtectionKind(kind),
+        kind=ProtectionKind(kind) if kind in list(ProtectionKind) else ProtectionKind.BACKUP,
         name=TAKEN_IN,
         state=ProtectionState.ACTIVE,
         lease=LEASE_MAX,

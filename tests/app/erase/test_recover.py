@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlmodel import col, select
 
 from app.erase.recover import is_environment_ahead, recover_environment
 from app.jobs.running.claims import next_token
+from app.protection.rows import Protection
 from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import environment_directory
 from spark.targets.files.control_file import ControlFile
+from spark.targets.files.control_record import ProtectedRange
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 
@@ -68,3 +71,26 @@ def test_environment_with_a_greater_epoch_refuses_cycles_until_recovered(
     erasers.begin()
     erasers.run()
     assert erasers.cycle().state == "COMPLETE"
+
+
+def test_protections_that_only_the_control_file_knows_become_rows_whatever_it_says_of_them(
+    erasers: Erasers, log: FakeLog
+) -> None:
+    """A newer version has kinds that this one does not know, and an id may be anybody's text."""
+    known, newer = f"prt_{'a' * 26}", f"prt_{'b' * 26}"
+    ranges = [
+        ProtectedRange(known, "SCAN", 1, 2),
+        ProtectedRange(known, "SCAN", 5, None),
+        ProtectedRange(newer, "SNAPSHOT", 3, 3),
+        ProtectedRange("'; drop table", "SCAN", 4, 4),
+    ]
+    with ControlFile.open(log.directory, create=True) as control:
+        assert control.change(lambda record: record.protecting(*ranges)) is not None
+    recover_environment(erasers.database, erasers.settings, store_of(erasers), "ann")
+    with erasers.database.reading() as db:
+        rows = db.exec(select(Protection).order_by(col(Protection.id))).all()
+    found = [(row.id, str(row.kind), row.ranges, row.requested_by) for row in rows]
+    assert found == [
+        (known, "SCAN", [[1, 2], [5, None]], "ann"),
+        (newer, "BACKUP", [[3, 3]], "ann"),
+    ]
