@@ -46,8 +46,9 @@ from app.schedules.windows.brake import WindowBrake
 from app.schema_watch import SchemaWatch
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, StoreKind
+from app.stores.resting import end_past_suspensions, suspended_stores
 from app.stores.rows import Store
-from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
+from app.stores.service import parallel_limits
 from app.verbs.table import obeys_windows, recurrences
 from app.verbs.verb import Loop
 

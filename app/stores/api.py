@@ -36,6 +36,7 @@ from app.stores.models import (
     SuspendRequest,
     read_store,
 )
+from app.stores.resting import resume_store, suspend_store
 from app.stores.rows import Store
 from app.stores.same_target import warn_of_same_target
 from app.stores.service import (
@@ -50,9 +51,7 @@ from app.stores.service import (
     needs_admin,
     new_store,
     remove_store,
-    resume_store,
     store_version,
-    suspend_store,
     takes_secret_by_label,
 )
 

@@ -1,4 +1,4 @@
-"""Rules of stores: create, change, remove, suspend."""
+"""Rules of stores: create, change, remove."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -37,7 +37,6 @@ from app.stores.models import (
     StoreMode,
     StorePatch,
     StoreRead,
-    SuspendRequest,
     read_store,
 )
 from app.stores.rows import Store, is_of_known_kind
@@ -341,42 +340,6 @@ def remove_store(
     db.delete(store)
     tell_change(db, store_id, StoreChange.REMOVED, now=now)
     db.flush()
-
-
-def suspend_store(db: Session, store_id: str, request: SuspendRequest, *, now: datetime) -> Store:
-    """Let the store's jobs rest: running ones after their unit, new ones before their first."""
-    store = get_store(db, store_id, lock=True)
-    store.is_suspended = True
-    store.suspended_until = None if request.duration is None else now + request.duration
-    store.suspended_reason = request.reason
-    return save_store(db, store, now=now, change=StoreChange.SUSPENDED)
-
-
-def resume_store(db: Session, store_id: str, *, now: datetime) -> Store:
-    """End the rest."""
-    store = get_store(db, store_id, lock=True)
-    if store.is_suspended:
-        store.is_suspended = False
-        store.suspended_until = store.suspended_reason = None
-        save_store(db, store, now=now, change=StoreChange.RESUMED)
-    return store
-
-
-def end_past_suspensions(db: Session, *, now: datetime) -> list[str]:
-    """Write the end of rests whose time is over; returns their stores."""
-    query = select(Store).where(col(Store.is_suspended).is_(True), col(Store.suspended_until) <= now)
-    stores = db.exec(query).all()
-    for store in stores:
-        store.is_suspended = False
-        store.suspended_until = store.suspended_reason = None
-        save_store(db, store, now=now, change=StoreChange.RESUMED)
-    return [store.id for store in stores]
-
-
-def suspended_stores(db: Session, *, now: datetime) -> dict[str, datetime | None]:
-    """The stores that rest now, and until when."""
-    rows = db.exec(select(Store.id, Store.suspended_until).where(col(Store.is_suspended).is_(True))).all()
-    return {store_id: until for store_id, until in rows if until is None or until > now}
 
 
 def parallel_limits(db: Session, stores: Collection[str]) -> dict[str, int]:

@@ -21,8 +21,8 @@ from app.schedules.rules import MissedRuns, ScheduleOverlap
 from app.schedules.scheduler import Scheduler
 from app.settings import Settings
 from app.stores.models import StoreKind
+from app.stores.resting import suspended_stores
 from app.stores.rows import Store
-from app.stores.service import suspended_stores
 from app.verbs.table import recurrences
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.test_flat_looks import Cost, cost_of

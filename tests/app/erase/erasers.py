@@ -34,8 +34,9 @@ from app.protection.rows import Protection, ProtectionKind
 from app.protection.service import NewProtection, create_protection, end_protection
 from app.settings import Settings
 from app.stores.models import StoreKind, StoreMode, SuspendRequest
+from app.stores.resting import resume_store, suspend_store
 from app.stores.rows import Store
-from app.stores.service import get_store, resume_store, suspend_store
+from app.stores.service import get_store
 from tests.app.erase.fake_hands import FakeLog
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import claimer

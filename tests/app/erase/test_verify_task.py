@@ -21,7 +21,8 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.running.context import JobContext
 from app.jobs.states import JobState
 from app.stores.models import SuspendRequest
-from app.stores.service import get_store, suspend_store
+from app.stores.resting import suspend_store
+from app.stores.service import get_store
 from spark.erase.calls.calls import (
     Refusal,
     RefusalCode,

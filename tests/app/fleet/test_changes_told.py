@@ -22,8 +22,9 @@ from app.schedules.windows.service import create_window, remove_window
 from app.settings import Settings
 from app.stores.checks.models import Finding, FindingSeverity, StoreCheck
 from app.stores.models import SuspendRequest
+from app.stores.resting import end_past_suspensions, resume_store, suspend_store
 from app.stores.rows import Store
-from app.stores.service import end_past_suspensions, remove_store, resume_store, suspend_store
+from app.stores.service import remove_store
 from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_checker import PERIOD, Watched
 

@@ -26,8 +26,8 @@ from app.schedules.windows.models import WindowCreate
 from app.schedules.windows.rules import WindowKind
 from app.schedules.windows.service import create_window, remove_window
 from app.stores.models import StoreKind
+from app.stores.resting import resume_store
 from app.stores.rows import Store
-from app.stores.service import resume_store
 from tests.app.jobs.workbench import Workbench, until_somebody_waits_for_a_row
 
 

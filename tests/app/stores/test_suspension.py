@@ -13,18 +13,9 @@ from app.secrets.service import create_secret
 from app.settings import Settings
 from app.stores.errors import StoreExists, StoreInUse, StoreNotFound, StoreUrlRefused
 from app.stores.models import StoreCreate, StorePatch, SuspendRequest, read_store
+from app.stores.resting import end_past_suspensions, resume_store, suspend_store, suspended_stores
 from app.stores.rows import Store, is_suspended
-from app.stores.service import (
-    change_store,
-    create_store,
-    end_past_suspensions,
-    get_store,
-    parallel_limits,
-    remove_store,
-    resume_store,
-    suspend_store,
-    suspended_stores,
-)
+from app.stores.service import change_store, create_store, get_store, parallel_limits, remove_store
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import in_threads
 
