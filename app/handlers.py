@@ -22,6 +22,7 @@ from app.schedules.windows.service import WAKE_KEY as WINDOWS_KEY
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.hooks import Leaving, StoreHooks
+from app.stores.resting import end_rest_until_recovered
 from app.stores.rows import Store
 from app.stores.service import stores_naming
 from app.verbs import table
@@ -65,9 +66,16 @@ def _leave(db: Session, store_id: str, now: datetime) -> list[Leaving]:
 def recover(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:
     """Raise our epoch above a store's target; accept what a restored replica has lost.
 
+    A store that rests since a start on an older copy of the metadata goes on.
+
     Raises: ServiceError: the target cannot be asked.
     """
-    return kind_of(store).recover(database, settings, store, actor)
+    found = kind_of(store).recover(database, settings, store, actor)
+    with database.transaction() as db:
+        now = database.now(db)
+        if end_rest_until_recovered(db, store.id, now=now):
+            wake(db, store_key(store.id), now=now)
+    return found
 
 
 def secret_users(db: Session, reference: str) -> list[str]:
@@ -79,8 +87,8 @@ def secret_users(db: Session, reference: str) -> list[str]:
     ]
 
 
-def is_ahead(database: Database, store: Store, settings: Settings) -> bool:
-    """Whether a store's target can be asked and has seen a greater epoch than ours."""
+def is_ahead(database: Database, store: Store, settings: Settings) -> bool | None:
+    """Whether a store's target has seen a greater epoch than ours; None: it cannot be asked."""
     return kind_of(store).is_ahead(database, store, settings)
 
 

@@ -1,6 +1,8 @@
 """Metadata that is an older copy of itself: what happened since is lost, and what it says may not be so now.
 
 Rules:
+- a store rests until it is recovered where its target has seen a greater epoch, or cannot be asked: tokens of
+  jobs elsewhere would come to be above it, and nobody would hear what is lost;
 - jobs that remove something wait for a word: they may have been paused or aborted since. One that ran and
   whose target has seen a greater epoch has failed by it, before any token is given that would hide that;
 - whoever was given a lease may have renewed it since: each that held then holds once more, from now on;
@@ -8,7 +10,8 @@ Rules:
 - a version is given once: an ETag that was read since names nothing any more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,42 +39,48 @@ from app.protection.rows import Protection
 from app.protection.service import hold_again
 from app.replication.rows import Agreement
 from app.secrets.rows import Secret
-from app.stores.rows import Store
+from app.stores.resting import rest_until_recovered
+from app.stores.rows import Store, is_of_known_kind
 from app.verbs.table import removes
 
 ACTOR: Final = "lethe"
 REASON: Final = "METADATA_RESTORED"
 CHANGED_BY_TAG: Final[Sequence[type[SQLModel]]] = (Store, Webhook, GlobalParameter, Secret, Agreement)
 logger = structlog.get_logger("lethe.audit")
-IsAhead = Callable[[Store], bool]
+ASKED_AT_ONCE: Final = 16
+IsAhead = Callable[[Store], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
-    """Jobs that remove something and had not ended.
+    """Jobs that remove something and had not ended, and stores that may have been worked on since.
 
     Attributes:
+        stores: whether the target of each is known to have seen a greater epoch; else it cannot be asked.
         paused: that may go on when somebody says so.
         overtaken: that ran, and whose target has seen a greater epoch.
     """
 
     paused: Sequence[str]
     overtaken: Sequence[str]
+    stores: Mapping[str, bool]
 
 
 def find_unsure(database: Database, is_ahead: IsAhead) -> Unsure:
-    """The jobs that nobody may go on with unasked; targets are asked.
+    """The jobs and stores that nobody may go on with unasked; targets are asked.
 
     Args:
-        is_ahead: whether a store's target has seen a greater epoch than this metadata.
+        is_ahead: whether a store's target has seen a greater epoch than this metadata; None: nobody knows.
     """
     with database.reading() as db:
         rows = db.exec(select(Job).where(col(Job.state).not_in(sorted(KEPT_BY_PAUSE))).order_by(col(Job.id)))
         jobs = [job for job in rows if removes(job.kind, job.params)]
-        stores = db.exec(select(Store).where(col(Store.id).in_({job.store for job in jobs}))).all()
-    ahead = {store.id for store in stores if is_ahead(store)}
-    overtaken = [job.id for job in jobs if job.store in ahead and job.state == JobState.RUNNING]
-    return Unsure([job.id for job in jobs if job.id not in overtaken], overtaken)
+        stores = db.exec(select(Store).where(is_of_known_kind())).all()
+    with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="lethe-ahead") as asking:
+        answers = zip(stores, asking.map(is_ahead, stores), strict=True)
+        found = {store.id: answer is True for store, answer in answers if answer is not False}
+    overtaken = [job.id for job in jobs if found.get(job.store or "") and job.state == JobState.RUNNING]
+    return Unsure([job.id for job in jobs if job.id not in overtaken], overtaken, found)
 
 
 def go_on_from(db: Session, unsure: Unsure, *, now: datetime) -> dict[str, Any]:
@@ -81,6 +90,8 @@ def go_on_from(db: Session, unsure: Unsure, *, now: datetime) -> dict[str, Any]:
             request_pause(db, job_id, now=now, actor=ACTOR, reason=REASON)
     for job_id in unsure.overtaken:
         _fail(db, job_id, now=now)
+    for store, is_known in unsure.stores.items():
+        rest_until_recovered(db, store, is_known=is_known, now=now)
     held = hold_sessions_again(db, now=now) + hold_again(db, now=now)
     for table in CHANGED_BY_TAG:
         _leap(db, table, now=now)
@@ -88,7 +99,12 @@ def go_on_from(db: Session, unsure: Unsure, *, now: datetime) -> dict[str, Any]:
     _leap(db, BackupSession, col(BackupSession.ended_at).is_(None), now=now)
     _leap(db, Protection, col(Protection.ended_at).is_(None), now=now)
     jobs = {"paused_jobs": len(unsure.paused), "failed_jobs": len(unsure.overtaken)}
-    done = {**jobs, "leases": held, "console_sessions": end_all_sessions(db)}
+    done = {
+        **jobs,
+        "suspended_stores": len(unsure.stores),
+        "leases": held,
+        "console_sessions": end_all_sessions(db),
+    }
     logger.warning("the metadata is an older copy of itself", **done)
     return done
 

@@ -1,6 +1,7 @@
 """`lethe recover STORE` for an environment: our epoch above that of its control file."""
 
 from datetime import datetime
+from pathlib import Path
 
 from sqlmodel import Session
 
@@ -32,8 +33,9 @@ def recover_environment(database: Database, settings: Settings, store: Store, ac
     Raises: EnvironmentRefused, StoreUrlRefused, Conflict: the control file cannot be read.
     """
     try:
-        file_names(environment_directory(store, settings))
-        record = _record_of(store, settings)
+        directory = environment_directory(store, settings)
+        file_names(directory)
+        record = _record_in(directory)
     except LogRefused as error:
         raise EnvironmentRefused(error) from error
     except ControlError as error:
@@ -47,21 +49,24 @@ def recover_environment(database: Database, settings: Settings, store: Store, ac
     return RecoveryRead(epoch_before=before, epoch_after=after, foreign_jobs=[])
 
 
-def is_environment_ahead(database: Database, store: Store, settings: Settings) -> bool:
-    """Whether the control file of a store can be read and has a greater epoch than ours."""
+def is_environment_ahead(database: Database, store: Store, settings: Settings) -> bool | None:
+    """Whether the control file of a store has a greater epoch than ours; None: it is not read here."""
     try:
-        record = _record_of(store, settings)
-    except (StoreUrlRefused, ControlError):
-        return False
+        directory = environment_directory(store, settings)
+        if not directory.is_dir():
+            return None
+        record = _record_in(directory)
+    except (StoreUrlRefused, ControlError, OSError):
+        return None
     # Read after the control file: a job of ours that claims it at this moment has its token from before.
     with database.reading() as db:
         epoch = current_epoch(db)
     return record is not None and record.epoch > epoch
 
 
-def _record_of(store: Store, settings: Settings) -> ControlRecord | None:
+def _record_in(directory: Path) -> ControlRecord | None:
     try:
-        with ControlFile.open(environment_directory(store, settings), create=False) as control:
+        with ControlFile.open(directory, create=False) as control:
             return control.read()
     except ControlFileMissing:
         return None

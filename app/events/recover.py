@@ -31,8 +31,8 @@ def recover_node(database: Database, settings: Settings, store: Store, actor: st
     )
 
 
-def is_node_ahead(database: Database, store: Store, settings: Settings) -> bool:
-    """Whether a node can be asked and has seen a greater epoch than ours."""
+def is_node_ahead(database: Database, store: Store, settings: Settings) -> bool | None:
+    """Whether a node has seen a greater epoch than ours; None: it cannot be asked."""
     return is_target_ahead(database, settings, store, node_resources(store))
 
 

@@ -45,8 +45,8 @@ def recover_store(database: Database, settings: Settings, store: Store, actor: s
     )
 
 
-def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool:
-    """Whether a store's target can be asked and has seen a greater epoch than ours."""
+def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool | None:
+    """Whether a store's target has seen a greater epoch than ours; None: it cannot be asked."""
     if store.kind != StoreKind.SYMMETRICDS:
         return False
     return is_target_ahead(database, settings, store, fence_resources(store))

@@ -60,8 +60,8 @@ def recover_database(database: Database, settings: Settings, store: Store, actor
     )
 
 
-def is_database_ahead(database: Database, store: Store, settings: Settings) -> bool:
-    """Whether the target can be asked and has seen a greater epoch than ours."""
+def is_database_ahead(database: Database, store: Store, settings: Settings) -> bool | None:
+    """Whether the target has seen a greater epoch than ours; None: it cannot be asked."""
     return is_target_ahead(database, settings, store, [rows_resource(store)])
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from lethe_client import Lethe
 
 from app.keeping.backup import back_up
 from app.keeping.restore import restore
@@ -15,7 +17,7 @@ from spark.targets.files.control_file import ControlFile
 from tests.http.environments import write_small
 from tests.journeys.crashes import build_large
 from tests.journeys.ground import add_store, purge_request
-from tests.journeys.service import Service, await_job, serving
+from tests.journeys.service import Service, await_job, serving, until
 from tests.oracles.symmetricds import Place, snapshot
 
 LEASE_S = 30
@@ -104,7 +106,7 @@ def _aborted_after_the_backup(tmp_path: Path, place: Place, *, is_running: bool)
         add_store(client, "shop", place)
         add_store(client, "calm", calm)
         job_id = client.purges.create("shop", purge_request(place, max_rows_in_tx=20, rows_per_s=60)).id
-        await_job(client, job_id, "RUNNING")
+        until(lambda: (client.jobs.get(job_id).progress.done or 0) > 0)
         if not is_running:
             client.stores.suspend("shop", reason="a look")
             await_job(client, job_id, "WAITING")
@@ -164,3 +166,58 @@ def test_files_that_were_promised_after_the_backup_are_given_back_by_a_recovery(
 def _ranges(directory: Path) -> object:
     with ControlFile.open(directory, create=False) as control:
         return control.read().ranges
+
+
+def _worked_on_after_the_backup(tmp_path: Path, place: Place) -> None:
+    """The fence of the store is ahead of the copy in `backup`, by few."""
+    build_large(place, 12, rows=20)
+    calm = Place(f"sqlite:///{tmp_path}/calm.db")
+    build_large(calm, 13, rows=20)
+    with serving(tmp_path / "former") as service:
+        client = service.client
+        add_store(client, "shop", place)
+        add_store(client, "calm", calm)
+        back_up(Settings(data_dir=service.data_dir), tmp_path / "backup", print)
+        _purge(client, "shop", place)
+
+
+def _purge(client: Lethe, store: str, place: Place) -> None:
+    job_id = client.purges.create(store, purge_request(place)).id
+    assert await_job(client, job_id).state == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_store_that_is_ahead_rests_until_it_is_recovered_however_far_we_come(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    """Jobs of other stores lifted the epoch above its fence: it was worked on as if nothing were lost."""
+    place, calm = (Place(f"sqlite:///{tmp_path}/{name}.db") for name in ("shop", "calm"))
+    _worked_on_after_the_backup(tmp_path, place)
+    if not is_there:
+        (tmp_path / "shop.db").rename(tmp_path / "away.db")
+    with serving(_restored(tmp_path / "backup", tmp_path / "later")) as service:
+        client = service.client
+        if not is_there:
+            (tmp_path / "away.db").rename(tmp_path / "shop.db")
+        for _ in range(4):
+            _purge(client, "calm", calm)
+        job_id = client.purges.create("shop", purge_request(place)).id
+        shown = await_job(client, job_id, "WAITING").raw["waiting_on"]
+        assert [each["kind"] for each in shown] == ["STORE_SUSPENDED"]
+        rest = client.stores.get("shop").raw["suspended"]
+        assert (rest["until"], rest["reason"].endswith("`lethe recover shop`")) == (None, True)
+        assert ("could not be asked" in rest["reason"]) != is_there, rest
+        assert client.stores.get("calm").raw["suspended"] is None
+        client.stores.recover("shop")
+        assert client.stores.get("shop").raw["suspended"] is None
+        assert await_job(client, job_id).state == "SUCCEEDED"
+
+
+def test_rest_that_somebody_else_wanted_outlives_the_recovery(tmp_path: Path) -> None:
+    place = Place(f"sqlite:///{tmp_path}/shop.db")
+    _worked_on_after_the_backup(tmp_path, place)
+    with serving(_restored(tmp_path / "backup", tmp_path / "later")) as service:
+        client = service.client
+        client.stores.suspend("shop", reason="a look")
+        client.stores.recover("shop")
+        assert client.stores.get("shop").raw["suspended"]["reason"] == "a look"

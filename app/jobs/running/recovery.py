@@ -133,13 +133,15 @@ def _archived(
     return [(totals, archive_manifest(conn, totals.job_id)) for totals in found]
 
 
-def is_target_ahead(database: Database, settings: Settings, store: Store, resources: Sequence[str]) -> bool:
-    """Whether a target can be asked and has seen a greater epoch than ours."""
+def is_target_ahead(
+    database: Database, settings: Settings, store: Store, resources: Sequence[str]
+) -> bool | None:
+    """Whether a target has seen a greater epoch than ours; None: it cannot be asked."""
     try:
         with opened(store, settings, database, purpose="epoch") as conn:
             fence = _greatest_fence(conn, resources) if shows_ledger(conn) else None
     except ServiceError:
-        return False
+        return None
     return _above_us(database, fence) is not None
 
 

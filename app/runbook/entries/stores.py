@@ -55,10 +55,15 @@ ENTRIES: Final = (
             Seen.HTTP,
             Seen.WAIT,
         ),
-        "Somebody suspended the store; nothing is begun at its target until it is resumed.",
         (
-            "Find out why (`lethe store show STORE`), then `lethe store resume STORE`. A job that waits for"
-            " it goes on by itself then, or at `until`."
+            "Somebody suspended the store; nothing is begun at its target until it is resumed. Or the"
+            " metadata is an older copy of itself, and the store rests until it is recovered (its reason"
+            " says so)."
+        ),
+        (
+            "Find out why (`lethe store show STORE`), then `lethe store resume STORE`, or `lethe recover"
+            " STORE` where the reason names that. A job that waits for it goes on by itself then, or at"
+            " `until`."
         ),
         Passes.NO,
     ),

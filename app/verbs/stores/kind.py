@@ -31,12 +31,12 @@ class KindOfStore:
         check: looks at the target; whatever is wrong is a finding.
         recover: raises our epoch above the target's (`lethe recover`); raises ServiceError where the target
             cannot be asked.
-        is_ahead: whether the target can be asked and has seen a greater epoch than ours.
+        is_ahead: whether the target has seen a greater epoch than ours; None: it cannot be asked.
         extinctions: how many the metadata alone keeps of a store.
     """
 
     rules: KindRules
     check: Callable[[Database, Store, Settings, datetime], StoreCheck] = _NEEDED
     recover: Callable[[Database, Settings, Store, str], RecoveryRead] = _NEEDED
-    is_ahead: Callable[[Database, Store, Settings], bool] = _NEEDED
+    is_ahead: Callable[[Database, Store, Settings], bool | None] = _NEEDED
     extinctions: Callable[[Session, Store], int] = keeps_none

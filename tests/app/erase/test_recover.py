@@ -36,6 +36,12 @@ def test_environment_nobody_has_claimed_is_not_ahead(erasers: Erasers) -> None:
     assert not is_environment_ahead(erasers.database, store_of(erasers), erasers.settings)
 
 
+def test_environment_that_is_not_here_has_no_answer(erasers: Erasers, log: FakeLog) -> None:
+    """It may be on another machine: whether it was worked on since nobody knows."""
+    log.directory.rename(log.directory.with_name("away"))
+    assert is_environment_ahead(erasers.database, store_of(erasers), erasers.settings) is None
+
+
 def test_environment_is_not_ahead_while_a_job_of_ours_claims_it(
     erasers: Erasers, log: FakeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,14 @@ from app.secrets.service import create_secret
 from app.settings import Settings
 from app.stores.errors import StoreExists, StoreInUse, StoreNotFound, StoreUrlRefused
 from app.stores.models import StoreCreate, StorePatch, SuspendRequest, read_store
-from app.stores.resting import end_past_suspensions, resume_store, suspend_store, suspended_stores
+from app.stores.resting import (
+    end_past_suspensions,
+    end_rest_until_recovered,
+    rest_until_recovered,
+    resume_store,
+    suspend_store,
+    suspended_stores,
+)
 from app.stores.rows import Store, is_suspended
 from app.stores.service import change_store, create_store, get_store, parallel_limits, remove_store
 from tests.app.fake_clock import FakeClock
@@ -92,6 +99,35 @@ def test_suspension_without_an_end_lasts_until_resume(stores: Stores) -> None:
     assert not is_suspended(stores.read(), now=stores.clock.now())
     with stores.database.transaction() as db:
         assert resume_store(db, "shop", now=stores.clock.now()).version == version  # again changes nothing
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_store_that_may_have_been_worked_on_since_rests_until_it_is_recovered(
+    stores: Stores, *, is_known: bool
+) -> None:
+    stores.create()
+    now = stores.clock.now()
+    with stores.database.transaction() as db:
+        rest_until_recovered(db, "shop", is_known=is_known, now=now)
+    assert is_suspended(stores.read(), now=now + timedelta(days=5_000))
+    assert (stores.read().suspended_reason or "").endswith("`lethe recover shop`")
+    for is_over in (True, False):
+        with stores.database.transaction() as db:
+            assert end_rest_until_recovered(db, "shop", now=now) is is_over
+    assert not is_suspended(stores.read(), now=now)
+
+
+def test_rest_that_was_asked_for_goes_on_without_an_end_and_is_nobody_elses_to_end(stores: Stores) -> None:
+    """It would end at its time, and the store had not been recovered by then."""
+    stores.create()
+    stores.suspend(duration="PT2H", reason="x" * 500)
+    now = stores.clock.now()
+    with stores.database.transaction() as db:
+        rest_until_recovered(db, "shop", is_known=True, now=now)
+        assert not end_rest_until_recovered(db, "shop", now=now)
+    row = stores.read()
+    assert is_suspended(row, now=now + timedelta(days=1))
+    assert row.suspended_reason == f"`lethe recover shop` first: {'x' * 500}"[:500]
 
 
 @pytest.mark.parametrize("duration", ["PT0S", "-PT1H", "P4000D"])
