@@ -39,6 +39,7 @@ from app.kit.rests import Rest
 from app.kit.texts.distribution import installed_version
 from app.news.gate import Gate
 from app.news.listening import Ear
+from app.purge.models import PurgeKind
 from app.replication.replica.replicas import is_any_supplied
 from app.retention import PASSES, forget_rows, remove_expired_archives
 from app.schedules.scheduler import Scheduler
@@ -359,7 +360,7 @@ class Worker:
 def _claimer(settings: Settings, instance_id: str) -> Claimer:
     return Claimer(
         instance_id=instance_id,
-        labels=frozenset({*settings.labels, *labels_known(), f"instance/{instance_id}"}),
+        labels=frozenset({*settings.labels, *labels_known(PurgeKind), f"instance/{instance_id}"}),
         lease_ttl_s=settings.lease_ttl_s,
         crash_loop_max=settings.crash_loop_max,
         recovered_at_once=settings.runner_jobs_max,

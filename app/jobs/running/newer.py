@@ -5,13 +5,14 @@ what it does not know of a job's parameters: rows would go that a younger parame
 
 Rules:
 - a parameter, or a value of one, that comes to a kind of job gets the next level here
-  (tests/style/test_levels.py);
-- a job that has one needs a runner with the label of its level, in `runs_on_key` alone: `runs_on` shows the
+  (tests/style/test_levels.py); a kind of purge that comes has a label of its own by itself;
+- a job that has one needs a runner with the label of it, in `runs_on_key` alone: `runs_on` shows the
   labels of its store;
-- a runner has the labels of all levels that its version knows; former versions compare the same labels.
+- a runner has the labels of all levels and kinds that its version knows; former versions compare the same
+  labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 LEVELS: Final = 1
@@ -37,6 +38,12 @@ VALUES: Final[Mapping[tuple[str, str], int]] = {
     ),
 }
 
+OF_BEFORE: Final = frozenset(
+    {"CHANGELOG", "DATA_GAP", "INCOMING", "OUTGOING", "ROWS"}
+    | {value for name, value in VALUES if name == "kind"}
+)
+"""Kinds of purges from before each had a label; no other comes to them."""
+
 
 def level_of(params: Mapping[str, Any]) -> int:
     """The level that a runner needs for a job with these parameters; 0: any version runs it."""
@@ -53,12 +60,28 @@ def level_of(params: Mapping[str, Any]) -> int:
 def labels_of(params: Mapping[str, Any]) -> frozenset[str]:
     """The labels that a runner needs besides those of the store."""
     level = level_of(params)
-    return frozenset({_label(level)} if level else ())
+    return frozenset({*([_label(level)] if level else ()), *_of_kinds(_kinds(params))})
 
 
-def labels_known() -> frozenset[str]:
-    """The labels of every runner of this version."""
-    return frozenset(_label(level) for level in range(1, LEVELS + 1))
+def labels_known(purges: Iterable[str] = ()) -> frozenset[str]:
+    """The labels of every runner of this version.
+
+    Args:
+        purges: the kinds of purges that it runs.
+    """
+    return frozenset({*(_label(level) for level in range(1, LEVELS + 1)), *_of_kinds(purges)})
+
+
+def _kinds(params: Mapping[str, Any]) -> Iterator[str]:
+    """The kinds of purges that a job carries or is."""
+    if isinstance(kind := params.get("kind"), str):
+        yield kind
+    if isinstance(carried := params.get("params"), Mapping):
+        yield from _kinds(carried)
+
+
+def _of_kinds(kinds: Iterable[str]) -> Iterator[str]:
+    return (f"purge/{kind}" for kind in kinds if kind not in OF_BEFORE)
 
 
 def _label(level: int) -> str:

@@ -24,13 +24,16 @@ from app.jobs.running.runner import Runner
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
+from app.purge.models import PurgeKind
 from app.settings import Settings
 
 PATIENCE_S = 20.0
 
 
 def claimer(instance: str = "ins_a", *, labels: frozenset[str] = frozenset(), ttl_s: float = 90.0) -> Claimer:
-    return Claimer(instance_id=instance, labels=labels | labels_known(), lease_ttl_s=ttl_s, crash_loop_max=5)
+    return Claimer(
+        instance_id=instance, labels=labels | labels_known(PurgeKind), lease_ttl_s=ttl_s, crash_loop_max=5
+    )
 
 
 def silent(_context: JobContext) -> None:
