@@ -8,7 +8,7 @@ Rules:
 - a start notes in the chain itself that it was put back, and what was seen before; then it goes by what is;
 - what `lethe metadata restore` has brought back is noted by the next start (NOTE);
 - a start that notes either lets the numbers of the feed leap, for its readers have seen more of them, and
-  makes safe what the older copy says (app.audit.past).
+  makes safe what the older copy says (app.audit.past), unless another process has done so since.
 """
 
 import json
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import structlog
 from lethe_client.audit_chain import Fault, Link, instant_text
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app.audit.past import IsAhead, find_unsure, go_on_from
 from app.audit.reading import hash_at
@@ -72,6 +72,12 @@ def fault_of(db: Session, seen: Seen, *, now: datetime) -> Fault | None:
     what = "ends before it" if head.seq < link.seq else "holds another row there, or none"
     seen_at = instant_text(seen.at)
     return Fault(CODE, link.seq, f"this instance saw row {link.seq} at {seen_at}, and the chain {what}")
+
+
+def _is_made_safe(db: Session, seen: Seen) -> bool:
+    """Whether the start of another process has noted the older copy since: jobs go on by its leave."""
+    noted = col(AuditEvent.action).in_([Action.AUDIT_PUT_BACK, Action.METADATA_RESTORE])
+    return db.exec(select(AuditEvent.id).where(noted, AuditEvent.at > seen.at)).first() is not None
 
 
 class Witness:
@@ -130,7 +136,8 @@ class Witness:
                 "seen": {"seq": seen.link.seq, "hash": seen.link.hash, "at": instant_text(seen.at)},
                 "found": {"seq": head.seq, "hash": head.hash},
             }
-            detail |= go_on_from(db, unsure, now=now)
+            if not _is_made_safe(db, seen):
+                detail |= go_on_from(db, unsure, now=now)
             db.add(service_row(Action.AUDIT_PUT_BACK, now=now, detail=detail))
             leap(db, now=now)
 
