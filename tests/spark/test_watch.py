@@ -83,12 +83,12 @@ class Ground:
         self.watch.begin()
 
     def after(self, seconds: float) -> str | None:
-        """The verdict so much later, once the JVM has answered."""
+        """The verdict so much later, once the JVM and the cluster have answered."""
         self.now += seconds
         started = self.started()
         self.watch.verdict(started)
-        if (asking := self.watch._asking) is not None:
-            assert wait([asking], ANSWER_S).done, "the thread that asks the JVM has not come back"
+        for asking in (self.watch._asking, self.watch._asking_why):
+            assert asking is None or wait([asking], ANSWER_S).done, "who asks has not come back"
         return self.watch.verdict(started)
 
     def started(self) -> Any:
