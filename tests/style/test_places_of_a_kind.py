@@ -42,6 +42,8 @@ WALKERS = {
     "spark/upkeep/walk.py",
 }
 """The smaller purges of SymmetricDS walk as ROWS does, with its pieces."""
+CLOSED = {"app/jobs/running/newer.py"}
+"""Names the kinds of purges from before each had a label of its own; none comes to them."""
 FILES_MAX = 8
 NAMES = {"SQL", "ROWS"}
 ENUMS = {"StoreKind", "PurgeKind"}
@@ -88,8 +90,9 @@ def listed() -> list[str]:
 def test_the_recipe_names_all_files_that_name_a_kind_of_store() -> None:
     files = {file.name: file for file in source_files(*SHIPPED) if not is_own(file.name)}
     naming = {name for name, file in files.items() if names_the_kind(file)}
-    assert naming >= MADE | OTHER_WORDS | WALKERS, "what is left out does not name the kind any more"
-    assert sorted(naming - MADE - OTHER_WORDS - WALKERS) == sorted(listed())
+    left_out = MADE | OTHER_WORDS | WALKERS | CLOSED
+    assert naming >= left_out, "what is left out does not name the kind any more"
+    assert sorted(naming - left_out) == sorted(listed())
     assert len(listed()) <= FILES_MAX
 
 
