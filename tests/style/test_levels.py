@@ -52,10 +52,11 @@ def test_every_level_is_known_to_runners_of_this_version() -> None:
 
 def test_a_kind_of_purge_that_comes_goes_to_runners_that_have_it() -> None:
     """A runner of the former version took such a job, and failed it."""
-    for params in ({"kind": "TOYS"}, {"params": {"kind": "TOYS"}}):
+    for params in ({"kind": "TOYS"}, {"kind": "PURGE", "params": {"kind": "TOYS"}}):
         assert labels_of(params) == {"purge/TOYS"}
         assert labels_of(params) <= labels_known([*PurgeKind, "TOYS"])
         assert not labels_of(params) <= labels_known(PurgeKind)
+    assert labels_of({"kind": "ERASURE", "params": {"min_free": 1}}) == frozenset()
     for kind in PurgeKind:
         assert labels_of({"kind": str(kind)}) <= labels_known(PurgeKind)
     assert {"OUTGOING", "ROWS", "TOMBSTONES"} <= OF_BEFORE <= {*PurgeKind}

@@ -73,11 +73,11 @@ def labels_known(purges: Iterable[str] = ()) -> frozenset[str]:
 
 
 def _kinds(params: Mapping[str, Any]) -> Iterator[str]:
-    """The kinds of purges that a job carries or is."""
-    if isinstance(kind := params.get("kind"), str):
-        yield kind
+    """The kind of purge that a job is, or that a batch or a plan carries beside its own kind of job."""
     if isinstance(carried := params.get("params"), Mapping):
         yield from _kinds(carried)
+    elif isinstance(kind := params.get("kind"), str):
+        yield kind
 
 
 def _of_kinds(kinds: Iterable[str]) -> Iterator[str]:
