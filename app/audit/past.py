@@ -46,8 +46,8 @@ from app.verbs.table import removes
 ACTOR: Final = "lethe"
 REASON: Final = "METADATA_RESTORED"
 CHANGED_BY_TAG: Final[Sequence[type[SQLModel]]] = (Store, Webhook, GlobalParameter, Secret, Agreement)
-logger = structlog.get_logger("lethe.audit")
 ASKED_AT_ONCE: Final = 16
+logger = structlog.get_logger("lethe.audit")
 IsAhead = Callable[[Store], bool | None]
 
 
@@ -56,9 +56,9 @@ class Unsure:
     """Jobs that remove something and had not ended, and stores that may have been worked on since.
 
     Attributes:
-        stores: whether the target of each is known to have seen a greater epoch; else it cannot be asked.
         paused: that may go on when somebody says so.
         overtaken: that ran, and whose target has seen a greater epoch.
+        stores: whether the target of each is known to have seen a greater epoch; else it cannot be asked.
     """
 
     paused: Sequence[str]

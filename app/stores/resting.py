@@ -44,6 +44,8 @@ def rest_until_recovered(db: Session, store_id: str, *, is_known: bool, now: dat
     """
     store = get_store(db, store_id, lock=True)
     first = f"`lethe recover {store_id}`"
+    if store.is_suspended and (store.suspended_reason or "").startswith((f"{AHEAD}:", f"{first} first:")):
+        return  # another process, or a start on an earlier copy, has seen to it
     if store.is_suspended:
         store.suspended_reason = f"{first} first: {store.suspended_reason}"[:REASON_MAX]
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +98,22 @@ def test_lease_that_was_renewed_after_the_backup_holds_over_the_restore(tmp_path
         assert (ended.status_code, ended.json().get("valid")) == (200, True), ended.text
 
 
-def _aborted_after_the_backup(tmp_path: Path, place: Place, *, is_running: bool) -> str:
-    """A purge that had not ended in the backup; the copy lies in `backup`."""
-    build_large(place, 12, rows=400)
+@contextmanager
+def _serving_two(tmp_path: Path, place: Place, *, rows: int) -> Iterator[Service]:
+    """The service of before, with the stores `shop` and `calm`."""
+    build_large(place, 12, rows=rows)
     calm = Place(f"sqlite:///{tmp_path}/calm.db")
     build_large(calm, 13, rows=20)
     with serving(tmp_path / "former") as service:
+        add_store(service.client, "shop", place)
+        add_store(service.client, "calm", calm)
+        yield service
+
+
+def _aborted_after_the_backup(tmp_path: Path, place: Place, *, is_running: bool) -> str:
+    """A purge that had not ended in the backup; the copy lies in `backup`."""
+    with _serving_two(tmp_path, place, rows=400) as service:
         client = service.client
-        add_store(client, "shop", place)
-        add_store(client, "calm", calm)
         job_id = client.purges.create("shop", purge_request(place, max_rows_in_tx=20, rows_per_s=60)).id
         until(lambda: (client.jobs.get(job_id).progress.done or 0) > 0)
         if not is_running:
@@ -170,15 +179,9 @@ def _ranges(directory: Path) -> object:
 
 def _worked_on_after_the_backup(tmp_path: Path, place: Place) -> None:
     """The fence of the store is ahead of the copy in `backup`, by few."""
-    build_large(place, 12, rows=20)
-    calm = Place(f"sqlite:///{tmp_path}/calm.db")
-    build_large(calm, 13, rows=20)
-    with serving(tmp_path / "former") as service:
-        client = service.client
-        add_store(client, "shop", place)
-        add_store(client, "calm", calm)
+    with _serving_two(tmp_path, place, rows=20) as service:
         back_up(Settings(data_dir=service.data_dir), tmp_path / "backup", print)
-        _purge(client, "shop", place)
+        _purge(service.client, "shop", place)
 
 
 def _purge(client: Lethe, store: str, place: Place) -> None:
