@@ -3,9 +3,9 @@
 import fcntl
 import os
 import socket
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from sqlmodel import Session
@@ -19,6 +19,7 @@ SILENT = timedelta(seconds=45)
 TOLD_EVERY = timedelta(minutes=1)
 ENDED = ("Z", "X")
 """States of a process that has ended, as /proc has them."""
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 logger = structlog.get_logger("lethe.instances")
 
 
@@ -63,6 +64,7 @@ class Namesake:
     def __init__(self, instance_id: str) -> None:
         self._id = instance_id
         self._heard: datetime | None = None
+        self._last, self._last_seen = _NEVER, _NEVER
         self._tell_at: datetime | None = None
 
     def may_live(self, db: Session, *, now: datetime) -> bool:
@@ -70,7 +72,9 @@ class Namesake:
         row = db.get(Instance, self._id)
         if row is None or row.stopped_at is not None or _was_here(row):
             return False
-        if now - row.heartbeat_at > SILENT:
+        if row.heartbeat_at != self._last:
+            self._last, self._last_seen = row.heartbeat_at, now
+        if max(now - row.heartbeat_at, now - self._last_seen) > SILENT:  # its clock may have been ahead
             return False
         self._tell(row, now)
         return True

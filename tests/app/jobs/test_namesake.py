@@ -61,3 +61,26 @@ def test_who_may_live(
         assert Namesake("ins_a").may_live(db, now=now) is wanted
         assert not Namesake("ins_b").may_live(db, now=now)
     unreaped.communicate()
+
+
+def test_heartbeat_of_a_clock_that_was_ahead_counts_from_when_it_was_first_seen(database: Database) -> None:
+    """The clock was set back by a day: a crashed process was waited for as long."""
+    with database.transaction() as db:
+        now = database.now(db)
+        ahead = now + timedelta(days=1)
+        db.add(
+            Instance(
+                id="ins_a",
+                hostname="elsewhere",
+                pid=1,
+                role="worker",
+                version="1",
+                labels=[],
+                started_at=ahead,
+                heartbeat_at=ahead,
+            )
+        )
+        db.flush()
+        namesake = Namesake("ins_a")
+        found = [namesake.may_live(db, now=now + timedelta(seconds=after)) for after in (0, 44, 46)]
+        assert found == [True, True, False]
